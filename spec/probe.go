@@ -1,0 +1,199 @@
+package spec
+
+import (
+	"encoding/hex"
+	"slices"
+)
+
+// The defaults of probes, which are Kubernetes', and of how often players are counted.
+const (
+	defaultProbePeriod   = 10
+	defaultProbeTimeout  = 1
+	defaultProbeFailures = 3
+	defaultProbeSuccess  = 1
+	defaultPlayersPeriod = 15
+)
+
+// probe resolves a probe; field is where it stands.
+func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
+	if p == nil {
+		return nil
+	}
+	l := &LaunchProbe{
+		PeriodSeconds:    valueOr(p.PeriodSeconds, defaultProbePeriod),
+		TimeoutSeconds:   valueOr(p.TimeoutSeconds, defaultProbeTimeout),
+		FailureThreshold: valueOr(p.FailureThreshold, defaultProbeFailures),
+		SuccessThreshold: valueOr(p.SuccessThreshold, defaultProbeSuccess),
+	}
+	switch {
+	case p.Log != nil:
+		l.Log = slices.Clone(p.Log.Contains)
+	case p.Socket != nil:
+		in := field + ".socket"
+		l.Socket = &SocketProbe{Endpoint: p.Socket.Endpoint, Send: r.bytes(p.Socket, p.Socket.Send, in), Expect: r.bytes(p.Socket, p.Socket.Expect, in)}
+	case p.Query != nil:
+		q := *p.Query
+		l.Query = &q
+	case p.Proxy != nil && p.Proxy.BasicAuth == nil:
+		l.Proxy = &ProxyProbe{Endpoint: p.Proxy.Endpoint, URL: p.Proxy.URL}
+	case p.Notify != nil: // of a livenessProbe it is refused by its row
+		l.Notify = true
+	default:
+		r.fault(field, FaultForbidden, "", notAvailable)
+	}
+	return l
+}
+
+func (r *resolver) bytes(s *SocketCheck, text, field string) []byte {
+	if text == "" {
+		return nil
+	}
+	if s.Encoding != "Hex" {
+		return []byte(text)
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		r.fault(field, FaultInvalid, "", "must be pairs of hexadecimal digits, as `encoding: Hex` says")
+	}
+	return b
+}
+
+func (r *resolver) players() *LaunchPlayers {
+	p := r.profile.Players
+	switch {
+	case p == nil:
+		return nil
+	case p.Query == nil:
+		r.fault("spec.players", FaultForbidden, "", notAvailable)
+		return nil
+	}
+	q := *p.Query
+	return &LaunchPlayers{Query: &q, PeriodSeconds: valueOr(p.PeriodSeconds, defaultPlayersPeriod)}
+}
+
+// The members of a launch's probe by their names, in the order of the union.
+func (p *LaunchProbe) members() (names []string) {
+	for _, m := range []struct {
+		name string
+		set  bool
+	}{{"socket", p.Socket != nil}, {"log", p.Log != nil}, {"query", p.Query != nil}, {"proxy", p.Proxy != nil}, {"notify", p.Notify}} {
+		if m.set {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+// probe judges a probe; at is its row in the table and where it stands.
+func (c *launchCheck) probe(at string, p *LaunchProbe, l *Launch, liveness bool) {
+	if p == nil {
+		return
+	}
+	if set := p.members(); len(set) != 1 {
+		kind := FaultInvalid
+		if len(set) == 0 {
+			kind = FaultRequired
+		}
+		c.fault(at, kind, "", "must have exactly one of "+quoted(probeUnion))
+	}
+	declared := &Probe{SuccessThreshold: &p.SuccessThreshold}
+	if p.Log != nil {
+		declared.Log = &LogCheck{Contains: p.Log}
+		c.logTexts(at+".log.contains", p.Log)
+	}
+	if s := p.Socket; s != nil {
+		declared.Socket = &SocketCheck{Endpoint: s.Endpoint, Send: string(s.Send)}
+		c.row(at+".socket.endpoint", "", s.Endpoint)
+		c.bytes(at+".socket.send", s.Send)
+		c.bytes(at+".socket.expect", s.Expect)
+	}
+	if p.Notify && liveness {
+		c.fault(at+".notify", FaultForbidden, "", notAvailable)
+	}
+	if q := p.Query; q != nil {
+		declared.Query = q
+		c.query(at+".query", q)
+	}
+	if x := p.Proxy; x != nil {
+		declared.Proxy = &ProxyCheck{Endpoint: x.Endpoint}
+		c.row(at+".proxy.endpoint", "", x.Endpoint)
+		if x.URL != "" {
+			c.row(at+".proxy.url", "", x.URL)
+		}
+	}
+	c.number(at+".periodSeconds", "", p.PeriodSeconds)
+	c.number(at+".timeoutSeconds", "", p.TimeoutSeconds)
+	c.number(at+".failureThreshold", "", p.FailureThreshold)
+	c.number(at+".successThreshold", "", p.SuccessThreshold)
+	var root *path
+	c.rules().probe(declaredEndpoints(l), declared, root.field(at), liveness)
+}
+
+func (c *launchCheck) logTexts(list string, texts []string) {
+	c.count(list, len(texts))
+	seen := map[string]bool{}
+	for i, literal := range texts {
+		c.row(list+"[]", index(list, i, ""), literal)
+		c.distinct(index(list, i, ""), literal, mustBeOnce, seen)
+	}
+}
+
+func (c *launchCheck) query(at string, q *Query) {
+	c.row(at+".protocol", "", q.Protocol)
+	c.row(at+".endpoint", "", q.Endpoint)
+}
+
+func (c *launchCheck) players(l *Launch) {
+	const at = "spec.players"
+	p := l.Players
+	switch {
+	case p == nil:
+		return
+	case p.Query == nil:
+		c.fault(at, FaultRequired, "", "must have exactly one of "+quoted(playersUnion))
+		return
+	}
+	c.query(at+".query", p.Query)
+	var root *path
+	c.rules().query(declaredEndpoints(l), p.Query, root.field(at+".query"))
+	c.number(at+".periodSeconds", "", p.PeriodSeconds)
+}
+
+func (h *hasher) probe(name string, p *LaunchProbe) {
+	if p == nil {
+		return
+	}
+	h.always(name, "")
+	for _, literal := range slices.Sorted(slices.Values(p.Log)) {
+		h.always("log", literal)
+	}
+	if p.Socket != nil {
+		h.always("socket", p.Socket.Endpoint)
+		h.text("send", string(p.Socket.Send), "")
+		h.text("expect", string(p.Socket.Expect), "")
+	}
+	h.query(p.Query)
+	if p.Proxy != nil {
+		h.always("proxy", p.Proxy.Endpoint)
+		h.text("url", p.Proxy.URL, "")
+	}
+	h.number("periodSeconds", p.PeriodSeconds, defaultProbePeriod)
+	h.number("timeoutSeconds", p.TimeoutSeconds, defaultProbeTimeout)
+	h.number("failureThreshold", p.FailureThreshold, defaultProbeFailures)
+	h.number("successThreshold", p.SuccessThreshold, defaultProbeSuccess)
+}
+
+func (h *hasher) query(q *Query) {
+	if q != nil {
+		h.always("query", q.Protocol)
+		h.always("query.endpoint", q.Endpoint)
+	}
+}
+
+func (h *hasher) players(p *LaunchPlayers) {
+	if p != nil {
+		h.always("players", "")
+		h.query(p.Query)
+		h.number("periodSeconds", p.PeriodSeconds, defaultPlayersPeriod)
+	}
+}

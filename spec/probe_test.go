@@ -1,0 +1,157 @@
+package spec
+
+import (
+	"strings"
+	"testing"
+)
+
+// probeOf is one of the probes of a launch, with nothing to ask yet.
+func probeOf(l *Launch, at string) *LaunchProbe {
+	p := l.Readiness
+	if at == "spec.livenessProbe" {
+		p = l.Liveness
+	}
+	p.Log, p.Socket = nil, nil
+	return p
+}
+
+func socketOf(l *Launch, at string) *SocketProbe {
+	p := probeOf(l, at)
+	p.Socket = &SocketProbe{Endpoint: "a"}
+	return p.Socket
+}
+
+func queryOf(l *Launch, at string) *Query {
+	p := probeOf(l, at)
+	p.Query = &Query{Protocol: "OpenTTD", Endpoint: "a"}
+	return p.Query
+}
+
+func proxyOf(l *Launch, at string) *ProxyProbe {
+	p := probeOf(l, at)
+	p.Proxy = &ProxyProbe{Endpoint: "a"}
+	return p.Proxy
+}
+
+// Both probes and the counting of players in the tables of launchcheck_test.go.
+func init() {
+	for _, at := range []string{"spec.readinessProbe", "spec.livenessProbe"} {
+		timed := func(l *Launch) *LaunchProbe {
+			if at == "spec.livenessProbe" {
+				return l.Liveness
+			}
+			return l.Readiness
+		}
+		for row, set := range map[string]func(l *Launch, s string, n int64){
+			"log.contains":     func(l *Launch, s string, _ int64) { probeOf(l, at).Log = []string{s} },
+			"socket.endpoint":  func(l *Launch, s string, _ int64) { socketOf(l, at).Endpoint = s },
+			"socket.send":      func(l *Launch, s string, _ int64) { socketOf(l, at).Send = []byte(s) },
+			"socket.expect":    func(l *Launch, s string, _ int64) { socketOf(l, at).Expect = []byte(s) },
+			"query.protocol":   func(l *Launch, s string, _ int64) { queryOf(l, at).Protocol = s },
+			"query.endpoint":   func(l *Launch, s string, _ int64) { queryOf(l, at).Endpoint = s },
+			"proxy.endpoint":   func(l *Launch, s string, _ int64) { proxyOf(l, at).Endpoint = s },
+			"proxy.url":        func(l *Launch, s string, _ int64) { proxyOf(l, at).URL = s },
+			"periodSeconds":    func(l *Launch, _ string, n int64) { timed(l).PeriodSeconds = n },
+			"timeoutSeconds":   func(l *Launch, _ string, n int64) { timed(l).TimeoutSeconds = n },
+			"failureThreshold": func(l *Launch, _ string, n int64) { timed(l).FailureThreshold = n },
+			"successThreshold": func(l *Launch, _ string, n int64) { timed(l).SuccessThreshold = n },
+		} {
+			launchSetters[at+"."+row] = set
+		}
+		launchLists[at+".log.contains"] = func(l *Launch, n int) { probeOf(l, at).Log = make([]string, n) }
+		notInLaunch = append(notInLaunch, at, at+".log", at+".socket", at+".socket.encoding", at+".query", at+".proxy", at+".notify")
+		for _, row := range []string{".socket.send", ".socket.expect"} {
+			emptyIsAbsent[at+row], isBytes[at+row] = true, true
+		}
+		emptyIsAbsent[at+".proxy.url"] = true
+	}
+	launchSetters["spec.startDeadlineSeconds"] = func(l *Launch, _ string, n int64) { l.StartDeadlineSeconds = n }
+	launchSetters["spec.players.query.protocol"] = func(l *Launch, s string, _ int64) { l.Players.Query.Protocol = s }
+	launchSetters["spec.players.query.endpoint"] = func(l *Launch, s string, _ int64) { l.Players.Query.Endpoint = s }
+	launchSetters["spec.players.periodSeconds"] = func(l *Launch, _ string, n int64) { l.Players.PeriodSeconds = n }
+	notInLaunch = append(notInLaunch, "spec.players", "spec.players.query")
+}
+
+const probed = `
+apiVersion: reconciler.dev/v1alpha1
+kind: Profile
+metadata: {name: p}
+spec:
+  actions: {start: {executable: bin/a}}
+  endpoints: [{name: game, port: 1}, {name: lan, port: 1, protocol: UDP}, {name: socks, port: 2, appProtocol: SOCKS5}]
+  readinessProbe: {query: {protocol: OpenTTD, endpoint: game}}
+  livenessProbe: {proxy: {endpoint: socks, url: "http://example.org/"}}
+  startDeadlineSeconds: 600
+  players: {query: {protocol: OpenTTD, endpoint: game}}
+---
+apiVersion: reconciler.dev/v1alpha1
+kind: Server
+metadata: {name: s}
+spec: {profile: p}
+`
+
+// Probes, the deadline and the players are live: each changes the live hash and no other, and a default written out neither.
+func TestProbesInHashes(t *testing.T) {
+	base, faults := resolveText(t, probed, smallHost)
+	if len(faults) > 0 {
+		t.Fatal(faultLines(faults))
+	}
+	for _, c := range []struct {
+		what, from, to string
+		changes        bool
+	}{
+		{"the protocol of a query", "{query: {protocol: OpenTTD, endpoint: game}}\n  liveness", "{query: {protocol: Minecraft, endpoint: game}}\n  liveness", true},
+		{"its endpoint", "{query: {protocol: OpenTTD, endpoint: game}}\n  liveness", "{query: {protocol: OpenTTD, endpoint: lan}}\n  liveness", true},
+		{"a url", "http://example.org/", "http://example.org/a", true},
+		{"no url", `, url: "http://example.org/"`, "", true},
+		{"which probe it is", "livenessProbe: {proxy: {endpoint: socks, url: \"http://example.org/\"}}", "", true},
+		{"the deadline", "600", "601", true},
+		{"no deadline", "  startDeadlineSeconds: 600\n", "", true},
+		{"no players", "  players: {query: {protocol: OpenTTD, endpoint: game}}\n", "", true},
+		{"how often they are counted", "endpoint: game}}\n---", "endpoint: game}, periodSeconds: 16}\n---", true},
+		{"the defaults", "http://example.org/\"}}", "http://example.org/\"}, periodSeconds: 10, timeoutSeconds: 1, failureThreshold: 3, successThreshold: 1}", false},
+		{"the default of the players", "endpoint: game}}\n---", "endpoint: game}, periodSeconds: 15}\n---", false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			if !strings.Contains(probed, c.from) {
+				t.Fatal("the case is not about the text")
+			}
+			l, faults := resolveText(t, strings.Replace(probed, c.from, c.to, 1), smallHost)
+			if len(faults) > 0 {
+				t.Fatal(faultLines(faults))
+			}
+			if l.SpecHash() != base.SpecHash() {
+				t.Error("it needs a new run")
+			}
+			if changed := l.LiveHash() != base.LiveHash(); changed != c.changes {
+				t.Errorf("the live hash changed: %v, want %v", changed, c.changes)
+			}
+		})
+	}
+}
+
+// A launch whose probe asks two things, or none, is refused: no manifest makes one.
+func TestProbeIsAUnion(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		spoil func(*Launch)
+		want  string
+	}{
+		{"nothing", func(l *Launch) { l.Liveness.Socket = nil }, "spec.livenessProbe"},
+		{"two things", func(l *Launch) { l.Readiness.Query = &Query{Protocol: "OpenTTD", Endpoint: "a"} }, "spec.readinessProbe"},
+		{"players by nothing", func(l *Launch) { l.Players.Query = nil }, "spec.players"},
+		{"a log for liveness", func(l *Launch) { l.Liveness.Socket, l.Liveness.Log = nil, []string{"a"} }, "spec.livenessProbe.log"},
+		{"successes for liveness", func(l *Launch) { l.Liveness.SuccessThreshold = 2 }, "spec.livenessProbe.successThreshold"},
+		{"a proxy that is none", func(l *Launch) {
+			l.Endpoints[0].AppProtocol = ""
+			l.Liveness.Socket, l.Liveness.Proxy = nil, &ProxyProbe{Endpoint: "a"}
+		}, "spec.livenessProbe.proxy.endpoint"},
+	} {
+		l := goodLaunch()
+		c.spoil(&l)
+		faults := l.Validate()
+		if len(faults) != 1 || faults[0].Field != c.want {
+			t.Errorf("%s: want a fault at %s, got\n%s", c.what, c.want, faultLines(faults))
+		}
+	}
+}
