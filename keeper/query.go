@@ -1,0 +1,86 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"reconciler.dev/reconciler/observe/logs"
+	"reconciler.dev/reconciler/state"
+)
+
+// Ask looks at a keeper without giving orders: it neither fences a reconciler nor starts a keeper.
+func Ask(ctx context.Context, l state.Layout, version string) (Status, error) {
+	conn, err := dial(ctx, l)
+	if err != nil {
+		return Status{}, err
+	}
+	s, err := shakeHands(ctx, conn, Hello{Protocol: Protocol, Version: version, Purpose: PurposeQuery}, 0)
+	if err != nil {
+		return Status{}, err
+	}
+	defer s.close()
+	var st Status
+	return st, s.ask(ctx, OpStatus, nil, &st)
+}
+
+// ErrNoLog says that a scope has written no log.
+var ErrNoLog = errors.New("it has written no log")
+
+// Logs calls emit with every line that the query asks for, on a connection of its own. It returns at the end, when ctx
+// ends, or with emit's first error; [ErrNoLog] when nothing was ever written.
+func (c *Client) Logs(ctx context.Context, q LogQuery, emit func(logs.Entry) error) error {
+	conn, err := dial(ctx, c.cfg.Layout)
+	if err != nil {
+		return err
+	}
+	l := newLink(conn)
+	defer l.wait()
+	defer l.close()
+	stop := context.AfterFunc(ctx, l.close)
+	defer stop()
+	err = streamLogs(l, conn, c.cfg.Version, q, emit)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func streamLogs(l *link, conn *net.UnixConn, version string, q LogQuery, emit func(logs.Entry) error) error {
+	hello := Hello{Protocol: Protocol, Version: version, Purpose: PurposeLogs}
+	if err := l.send(Message{ID: 1, Op: OpHello}, hello); err != nil {
+		return err
+	}
+	r := newReceiver(conn)
+	m, err := r.receive()
+	if err := errors.Join(err, m.Error.Err()); err != nil {
+		return err
+	}
+	if err := l.send(Message{ID: 2, Op: OpLogs}, q); err != nil {
+		return err
+	}
+	for {
+		m, err := r.receive()
+		if err != nil {
+			return fmt.Errorf("the keeper stopped sending: %w", err)
+		}
+		if m.Error != nil || len(m.Body) == 0 {
+			return endOfLogs(m.Error.Err())
+		}
+		var e LogEntry
+		if err := decodeBody(m, &e); err != nil {
+			return err
+		}
+		if err := emit(logs.Entry{Run: e.Cursor.Run, Time: e.Time, Stream: logs.Stream(e.Stream), Partial: e.Partial, Text: e.Text, Cursor: e.Cursor}); err != nil {
+			return err
+		}
+	}
+}
+
+func endOfLogs(err error) error {
+	if check, refused := IsRefused(err); refused && check == CheckLog {
+		return ErrNoLog
+	}
+	return err
+}
