@@ -1,0 +1,116 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"reconciler.dev/reconciler/spec"
+)
+
+// Attach is the body of attach.
+type Attach struct {
+	// TailLines is how many of the last lines come first; absent = all of the last run.
+	TailLines *int `json:"tailLines,omitempty"`
+	// After is that of the last event of an earlier attachment: what came after it comes first, instead of the last lines.
+	After string `json:"after,omitempty"`
+	// View never takes the writer's place.
+	View bool `json:"view,omitempty"`
+}
+
+// AttachQuery is what of a server's console is wanted, and by whom.
+type AttachQuery struct {
+	Server spec.Key
+	By     string
+	Tail   int // last lines; negative = all
+	After  string
+	View   bool
+}
+
+// AttachEvent is one line of the answer to attach.
+type AttachEvent struct {
+	Type string `json:"type"`
+	// Text is what the server has written, any bytes; with type Output.
+	Text []byte `json:"text,omitempty"`
+	// After is where the text ends; with type Output, and with the first Writer. "" = nothing was written.
+	After  string         `json:"after,omitempty"`
+	Writer *ConsoleWriter `json:"writer,omitempty"` // with type Writer; absent = nobody writes
+	Status *Status        `json:"status,omitempty"` // with type Error
+}
+
+// The types of an [AttachEvent]. The first Writer comes when all that was written before was shown, and another one whenever
+// the writer is another. An Error is the last.
+const (
+	AttachOutput = "OUTPUT"
+	AttachWriter = "WRITER"
+	AttachError  = "ERROR"
+)
+
+// ConsoleWriter is who has the writer's place of a console. It has it until its connection ends.
+type ConsoleWriter struct {
+	By    string    `json:"by"`
+	Since time.Time `json:"since"`
+	// Attachment is this one's name, which its lines give; "" = another writes.
+	Attachment string `json:"attachment,omitempty"`
+}
+
+// postAttach streams a console. As for logs, the host reads over a connection of its own (BP-13).
+func (s *Service) postAttach(w http.ResponseWriter, r *http.Request) error {
+	var a Attach
+	if err := body(r, &a); err != nil {
+		return err
+	}
+	// The end of the connection is noticed when the whole request was read.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(nil, r.Body, maxBody)); err != nil {
+		return Failure(ReasonBadRequest, "cannot read the request: %s", err)
+	}
+	q := AttachQuery{By: peerOfRequest(r).name(), Tail: -1, After: a.After, View: a.View}
+	if a.TailLines != nil {
+		q.Tail = *a.TailLines
+		if q.Tail < 0 {
+			return Failure(ReasonInvalid, "tailLines: Invalid value: %d: must be 0 or more", q.Tail)
+		}
+	}
+	v, err := s.view(r)
+	if err != nil {
+		return err
+	}
+	q.Server = v.Key
+	out := &attachWriter{w: w, enc: json.NewEncoder(w), flush: http.NewResponseController(w)}
+	err = s.Host.Attach(r.Context(), q, out.write)
+	if err == nil || r.Context().Err() != nil || out.err != nil {
+		return nil // the reader has gone, and nobody is to be told
+	}
+	if !out.begun {
+		return err
+	}
+	var status *Status
+	if !errors.As(err, &status) {
+		s.Log.Error("cannot go on with an attachment", "server", v.Key.String(), "error", err)
+		status = Failure(ReasonInternalError, "internal error; the reconciler's own log says more")
+	}
+	_ = out.write(AttachEvent{Type: AttachError, Status: status}) // who does not read it sees the end
+	return nil
+}
+
+// attachWriter sends each event at once.
+type attachWriter struct {
+	w     http.ResponseWriter
+	enc   *json.Encoder
+	flush *http.ResponseController
+	begun bool
+	err   error // of w
+}
+
+func (a *attachWriter) write(e AttachEvent) error {
+	if !a.begun {
+		a.begun = true
+		a.w.Header().Set("Content-Type", "application/json")
+	}
+	if a.err = a.enc.Encode(e); a.err == nil {
+		a.err = a.flush.Flush()
+	}
+	return a.err
+}
