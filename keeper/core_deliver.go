@@ -22,6 +22,8 @@ type Delivery struct {
 	Expect string           // "" = nothing is awaited
 	HTTP   *spec.HTTPAction // a request instead of a line; nil = a line
 	Within time.Duration    // the kernel gives up after it
+	// Patient waits for nearly all of Within until earlier input is read, instead of a moment.
+	Patient bool
 }
 
 // DeliveryRef says which entry of a record's journals a delivery is. It is the key under which its end is told.
@@ -85,7 +87,7 @@ func (c *Core) Send(o state.SendOrder, g Guard, told func(state.Delivery, Outcom
 		return err
 	}
 	c.await(s, d, told)
-	c.handOver(s, Delivery{Ref: DeliveryRef{RunID: run.ID, ID: o.ID}, Line: o.Line, Within: sendLimit})
+	c.handOver(s, Delivery{Ref: DeliveryRef{RunID: run.ID, ID: o.ID}, Line: o.Line, Within: sendLimit, Patient: o.Patient})
 	c.publish(s)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"reconciler.dev/reconciler/keeper/console"
 	"reconciler.dev/reconciler/keeper/stage"
 	"reconciler.dev/reconciler/state"
 )
@@ -53,3 +54,8 @@ func (a *Asker) Close() { a.s.close() }
 
 // LivePlaces is where the things of live runs are, as those who ask from inside are judged by it.
 func (c *Core) LivePlaces() []Place { return c.livePlaces() }
+
+// OnceRead waits as a delivery does until earlier input is read.
+func OnceRead(ctx context.Context, d Delivery, try func() console.Outcome) console.Outcome {
+	return onceRead(ctx, d, try)
+}

@@ -47,13 +47,17 @@ func (k *linux) handOver(p Place, d Delivery) Outcome {
 	switch d.Launch.Console.Input {
 	case spec.ConsoleStdin:
 		if p.Terminal != nil {
-			return outcomeFrom(onceRead(ctx, func() console.Outcome { return k.toTerminal(ctx, p, line, output) }))
+			return outcomeFrom(onceRead(ctx, d, func() console.Outcome { return k.toTerminal(ctx, p, line, output) }))
 		}
-		return outcomeFrom(onceRead(ctx, func() console.Outcome { return k.toStdin(ctx, p, line, output) }))
+		return outcomeFrom(onceRead(ctx, d, func() console.Outcome { return k.toStdin(ctx, p, line, output) }))
 	case spec.ConsoleFIFO:
-		return outcomeFrom(onceRead(ctx, func() console.Outcome { return k.toFIFO(ctx, d, line, output) }))
+		return outcomeFrom(onceRead(ctx, d, func() console.Outcome { return k.toFIFO(ctx, d, line, output) }))
 	case spec.ConsoleMailbox:
-		return outcomeFrom(console.Mailbox{Directory: k.folder(p.RunID)}.Put(ctx, line, output))
+		put := func() console.Outcome { return console.Mailbox{Directory: k.folder(p.RunID)}.Put(ctx, line, output) }
+		if !d.Patient {
+			return outcomeFrom(put()) // a full one holds the input of hours
+		}
+		return outcomeFrom(onceRead(ctx, d, put))
 	case spec.ConsoleRCON, spec.ConsoleQuakeRCON, spec.ConsoleWebRCON, spec.ConsoleTelnet:
 		return outcomeFrom(k.toNetwork(ctx, p, d, line))
 	}
@@ -61,15 +65,21 @@ func (k *linux) handOver(p Place, d Delivery) Outcome {
 }
 
 // The wait for a server to read its earlier input. Games look at theirs once a tick, which is 50 ms in Minecraft; one that has
-// not looked for this long is busy or hung.
+// not looked for this long is busy or hung. Whoever is patient waits until little of the delivery's time is left, in which the line must be
+// handed over.
 const (
 	unreadPatience = time.Second
 	unreadPause    = 10 * time.Millisecond
+	unreadReserve  = 2 * time.Second
 )
 
 // onceRead tries to hand over as long as earlier input is unread: nothing was handed over by then, for certain.
-func onceRead(ctx context.Context, try func() console.Outcome) console.Outcome {
-	patience, cancel := context.WithTimeout(ctx, unreadPatience)
+func onceRead(ctx context.Context, d Delivery, try func() console.Outcome) console.Outcome {
+	wait := unreadPatience
+	if d.Patient {
+		wait = max(wait, d.Within-unreadReserve)
+	}
+	patience, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pause := time.NewTicker(unreadPause)
 	defer pause.Stop()

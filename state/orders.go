@@ -45,6 +45,8 @@ type SendOrder struct {
 	ID    string     `json:"id"`   // made by the asker, for this delivery alone
 	Line  string     `json:"line"` // 1-1024 bytes, one line
 	By    string     `json:"by,omitempty"`
+	// Patient waits for as long as a delivery may take until earlier input is read, or a full mailbox has room.
+	Patient bool `json:"patient,omitempty"`
 }
 
 // DoOrder carries out a declared command, at most once. A delivery whose ID is on record already is not made again: its

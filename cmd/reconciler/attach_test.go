@@ -67,19 +67,13 @@ func feed(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: feed FILE ARG...")
 	}
 	input := ts.ReadFile(args[0])
-	for end := time.Now().Add(patience); ; {
-		var stdout, stderr lines
-		cmd := worldOf(ts).command(context.Background(), append([]string{"attach"}, args[1:]...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-		err := cmd.Run()
-		if err != nil && strings.Contains(stderr.String(), "earlier input is still unread") && time.Now().Before(end) {
-			continue
-		}
-		fmt.Fprint(ts.Stdout(), stdout.String())
-		fmt.Fprint(ts.Stderr(), stderr.String())
-		ts.Check(err)
-		return
-	}
+	var stdout, stderr lines
+	cmd := worldOf(ts).command(context.Background(), append([]string{"attach"}, args[1:]...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := cmd.Run()
+	fmt.Fprint(ts.Stdout(), stdout.String())
+	fmt.Fprint(ts.Stderr(), stderr.String())
+	ts.Check(err)
 }
 
 // onTerminal runs it as a shell on a terminal of its own would.

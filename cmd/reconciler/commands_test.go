@@ -198,8 +198,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	// attach NAME [-tty] ARG... runs `reconciler attach ARG...` with input that stays open, under a name of the script's; with -tty on a
 	// terminal of its own.
 	"attach": attach,
-	// feed FILE ARG... runs `reconciler attach ARG...` with a file as its input, again where a busy host's server had not read one line when
-	// the next one came.
+	// feed FILE ARG... runs `reconciler attach ARG...` with a file as its input.
 	"feed": feed,
 	// type NAME LINE types a line there, and presses Enter, unless there are the keys ^C or ^D in it.
 	"type": typeLine,

@@ -15,6 +15,7 @@ func consoleFlags(fs *flag.FlagSet) func(*process) int {
 	fs.IntVar(&c.code, "code", 0, "exit `code` after that line")
 	fs.DurationVar(&c.delay, "delay", 0, "take this long to stop")
 	fs.StringVar(&c.prompt, "prompt", "", "write this `text`, without a newline, before each read")
+	fs.DurationVar(&c.pause, "pause", 0, "look at no input for this long after a line")
 	fs.StringVar(&c.eof, "eof", "ignore", "at the end of input: ignore it, exit with code 0, or spin: read again at once, for ever")
 	return func(*process) int { return c.run() }
 }
@@ -23,7 +24,7 @@ func consoleFlags(fs *flag.FlagSet) func(*process) int {
 type console struct {
 	stop, prompt, eof string
 	code              int
-	delay             time.Duration
+	delay, pause      time.Duration
 }
 
 func (c *console) run() int {
@@ -45,6 +46,7 @@ func (c *console) run() int {
 		case "":
 		default:
 			say("unknown command %q", line)
+			time.Sleep(c.pause)
 		}
 		if err == nil || c.eof == "spin" {
 			continue

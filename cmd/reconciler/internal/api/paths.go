@@ -95,6 +95,8 @@ type Line struct {
 	Line string `json:"line"` // 1-1024 bytes, one line
 	// Attachment says that the line was written in one: it is refused when that has not the writer's place. "" = it comes by itself.
 	Attachment string `json:"attachment,omitempty"`
+	// Patient waits some seconds until the server has read its earlier input, instead of a moment.
+	Patient bool `json:"patient,omitempty"`
 }
 
 // Receipt is the answer to send: what became of the line. It says what was handed over, not what the server made of it.

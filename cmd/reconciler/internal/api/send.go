@@ -31,7 +31,7 @@ func (s *Service) postSend(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := s.Host.Send(r.Context(), f.Scope, f.Run.ID, l.Line, peerOfRequest(r).name())
+	receipt, err := s.Host.Send(r.Context(), f.Scope, f.Run.ID, l, peerOfRequest(r).name())
 	if err != nil {
 		return err
 	}

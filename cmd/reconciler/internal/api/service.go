@@ -46,7 +46,7 @@ type Host interface {
 	// Retire sets a server's records aside.
 	Retire(ctx context.Context, k spec.Key, by string) error
 	// Send hands a line to the console of a run, once, and says what became of it. It never starts anything.
-	Send(ctx context.Context, s spec.Scope, runID, line, by string) (Receipt, error)
+	Send(ctx context.Context, s spec.Scope, runID string, l Line, by string) (Receipt, error)
 	// Attach shows the console of a server until ctx ends or emit fails: what was written, and from then on what is written and
 	// who writes. Ending it does nothing to the server (EN-9).
 	Attach(ctx context.Context, q AttachQuery, emit func(AttachEvent) error) error

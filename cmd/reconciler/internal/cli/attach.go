@@ -42,8 +42,8 @@ with who and when. One that is not handed over is told with its reason, and the 
 One attachment writes at a time: the first, until it ends, then the next. The others look, and are told who writes. --view
 looks and reads no input. 'reconciler send' goes on beside it.
 
-Ctrl-C or the end of the input detaches; nothing happens to the server. Input that is no terminal is handed over line by line, and the
-receipt of the last line is awaited. Empty lines are left out.
+Ctrl-C or the end of the input detaches; nothing happens to the server. Input that is no terminal is handed over line by line: each
+waits some seconds until the server has read what came before it, and the receipt of the last line is awaited. Empty lines are left out.
 
 On a terminal the colours of the server's output are kept, and other control characters are shown instead of obeyed: ^[ for
 escape. With --raw, and in a pipe or a file, its bytes are as it wrote them.
@@ -178,7 +178,7 @@ func (a *attachment) send(ctx context.Context, line string) error {
 	case now.writer == nil || now.writer.Attachment == "":
 		return fmt.Errorf("%s: the line was not handed over: %s", serverRef(a.key), a.whoWrites(now.writer))
 	}
-	r, err := handOver(ctx, a.c, a.key, api.Line{Line: line, Attachment: now.writer.Attachment})
+	r, err := handOver(ctx, a.c, a.key, api.Line{Line: line, Attachment: now.writer.Attachment, Patient: !isTerminalFile(a.e.stdin)})
 	switch {
 	case ctx.Err() != nil:
 		return unknownLine(a.key)

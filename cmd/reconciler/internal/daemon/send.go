@@ -15,11 +15,11 @@ import (
 
 // Send has the keeper hand a line over. When its answer is lost nobody here knows what became of the line; it is not sent again,
 // and the record tells once the keeper is heard.
-func (d *daemon) Send(ctx context.Context, s spec.Scope, runID, line, by string) (api.Receipt, error) {
+func (d *daemon) Send(ctx context.Context, s spec.Scope, runID string, l api.Line, by string) (api.Receipt, error) {
 	if d.client.Problem() != nil {
 		return api.Receipt{}, api.Failure(api.ReasonServiceUnavailable, "the keeper, which holds the console, does not answer: nothing was sent")
 	}
-	o := state.SendOrder{Scope: s, RunID: runID, ID: strings.ToLower(rand.Text()), Line: line, By: by}
+	o := state.SendOrder{Scope: s, RunID: runID, ID: strings.ToLower(rand.Text()), Line: l.Line, By: by, Patient: l.Patient}
 	got, err := d.client.Send(ctx, o)
 	var refused *keeper.Refused
 	switch {

@@ -181,8 +181,8 @@ func (h *Host) Retire(_ context.Context, k spec.Key, by string) error {
 }
 
 // Send writes down the call and answers Receipt or SendErr.
-func (h *Host) Send(_ context.Context, s spec.Scope, runID, line, by string) (api.Receipt, error) {
-	h.Calls = append(h.Calls, "send "+line+" to run "+runID+" of "+s.String()+" by "+by)
+func (h *Host) Send(_ context.Context, s spec.Scope, runID string, l api.Line, by string) (api.Receipt, error) {
+	h.Calls = append(h.Calls, "send "+l.Line+" to run "+runID+" of "+s.String()+" by "+by)
 	r := h.Receipt
 	r.By = by
 	return r, h.SendErr
