@@ -214,6 +214,7 @@ func TestOrphansOfTheAnchor(t *testing.T) {
 	r.await(l.Scope, "without its main process", func(f *observe.Facts) bool {
 		return f.Run.MainExit != nil && f.Run.Tree.State == observe.TreePopulated
 	})
+	eventually(t, "all have said who they are", func() bool { return len(trail(t, path)) == 3 })
 	old := r.keeperPID()
 	kill(t, old)
 	var orphans []int
@@ -346,6 +347,29 @@ func TestSpawnerWaitsForTheAnchor(t *testing.T) {
 	if r.keeperPID() == below {
 		t.Error("there is no other keeper")
 	}
+}
+
+// An anchor that came while another was stopped has the lock to itself when that one dies: whoever wants a keeper then waits for its, and
+// starts none.
+func TestSecondAnchorTakesTheLock(t *testing.T) {
+	r := newAnchoredRig(t)
+	r.stopAnchor()
+	r.killBelow()
+	first := r.keeper.Process
+	r.startAnchor()
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second anchor is seen", func() bool { return keeper.Anchored(r.layout) })
+	r.stopAnchor()
+	kill(t, r.keeperPID())
+	if !keeper.Anchored(r.layout) {
+		t.Error("the lock was the keeper's, and not the anchor's")
+	}
+	r.wakeAnchor()
 }
 
 // A keeper that ends by its own will takes its anchor with it, and one that is told to through its anchor.

@@ -45,7 +45,7 @@ func (k *keeper) doChores(ctx context.Context, poke <-chan struct{}) {
 	defer signal.Stop(died)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var settleAt, pollAt, strayAt, tidyAt, secretsAt time.Time // zero = not due
+	var settleAt, pollAt, strayAt, tidyAt, secretsAt, claimAt time.Time // zero = not due
 	if k.cfg.Anchor != nil {
 		due(&strayAt, strayAfter) // what our predecessor has left
 	}
@@ -92,13 +92,17 @@ func (k *keeper) doChores(ctx context.Context, poke <-chan struct{}) {
 			default: // it is still at it
 			}
 		}
+		if k.chore(&claimAt, k.claim.wanted(), againEvery) && k.claim.try() == nil {
+			k.cfg.Log.Info("from now on it can be seen from outside that our anchor is there")
+			claimAt = time.Time{}
+		}
 		if k.chore(&tidyAt, !tidyAt.IsZero(), tidyAfter) {
 			debug.SetGCPercent(calmGC)
 			runtime.GC() // what pools hold and stacks have too much goes in two rounds
 			debug.FreeOSMemory()
 			tidyAt = time.Time{}
 		}
-		timer.Reset(next(settleAt, pollAt, strayAt, tidyAt, secretsAt, k.kernel.wake()))
+		timer.Reset(next(settleAt, pollAt, strayAt, tidyAt, secretsAt, claimAt, k.kernel.wake()))
 	}
 }
 

@@ -48,18 +48,24 @@ func newOrphans(i *anchor.Inheritance, contents *state.Contents) orphans {
 // anchorLock is the name by which the anchor holds the lock that shows that it lives.
 const anchorLock = "keeper/lock"
 
-// meetAnchor tells how we came to be, and gives a new anchor the lock by which whoever would start another knows that one is there.
-func meetAnchor(i *anchor.Inheritance, l state.Layout, log *slog.Logger) {
+// meetAnchor tells how we came to be, and gives a new anchor the lock by which whoever would start another knows that one is there. When
+// another anchor has it, what is returned is to be claimed again until it is ours.
+func meetAnchor(i *anchor.Inheritance, l state.Layout, log *slog.Logger) *anchorClaim {
 	if i == nil {
 		log.Info("no anchor holds what must outlive this keeper")
-		return
+		return nil
 	}
 	if i.Deaths > 0 {
 		log.Warn("the keeper before this one has ended, and the anchor has started this one", "end", endOf(i.Last), "deaths", i.Deaths)
 	}
-	if err := lockAnchor(i.Store, l); err != nil {
+	c, err := newAnchorClaim(i, l)
+	if err == nil {
+		err = c.try()
+	}
+	if err != nil {
 		log.Warn("it cannot be seen from outside that an anchor is there", "error", err)
 	}
+	return c
 }
 
 // endOf is a wait status in words.
@@ -70,25 +76,48 @@ func endOf(s syscall.WaitStatus) string {
 	return fmt.Sprintf("exit code %d", s.ExitStatus())
 }
 
-// lockAnchor takes the lock and gives it to the anchor, if that has none: it is of the open file, and lasts until nobody has that.
-func lockAnchor(store *anchor.Store, l state.Layout) error {
-	ctx := context.Background()
-	held, err := store.Get(ctx, anchorLock)
+// anchorClaim is an anchor's claim to the lock that shows that it lives. Its file is opened once: later no disk is asked.
+type anchorClaim struct {
+	anchor *anchor.Inheritance
+	file   *os.File // nil = the anchor has the lock
+}
+
+func newAnchorClaim(i *anchor.Inheritance, l state.Layout) (*anchorClaim, error) {
+	f, err := os.OpenFile(l.AnchorLock(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &anchorClaim{anchor: i, file: f}, nil
+}
+
+// wanted reports whether the lock is still to be had. For an anchor that is dead it is not.
+func (c *anchorClaim) wanted() bool { return c != nil && c.file != nil && os.Getppid() == c.anchor.PID }
+
+// try takes the lock and gives it to the anchor, if that has none: it is of the open file, and lasts until nobody has that.
+func (c *anchorClaim) try() error {
+	held, err := c.anchor.Store.Get(context.Background(), anchorLock)
 	if err == nil {
-		return unix.Close(held)
+		return errors.Join(unix.Close(held), c.close())
 	}
 	if !errors.Is(err, anchor.ErrNone) {
 		return err
 	}
-	f, err := os.OpenFile(l.AnchorLock(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+	if err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		return fmt.Errorf("another anchor has the lock: %w", err)
 	}
-	return store.Put(ctx, anchorLock, int(f.Fd()))
+	if err := c.anchor.Store.Put(context.Background(), anchorLock, int(c.file.Fd())); err != nil {
+		return errors.Join(err, unix.FcntlFlock(c.file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK}))
+	}
+	return c.close()
+}
+
+func (c *anchorClaim) close() error {
+	if c == nil || c.file == nil {
+		return nil
+	}
+	f := c.file
+	c.file = nil
+	return f.Close()
 }
 
 // Anchored reports whether an anchor lives that starts the keepers of this state directory. Who may not look sees none.

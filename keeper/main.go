@@ -97,6 +97,7 @@ type keeper struct {
 	core     *Core
 	server   *server
 	strays   strays
+	claim    *anchorClaim // after open the chores' alone
 }
 
 // open takes the lock before anything else is touched, then makes everything.
@@ -109,7 +110,7 @@ func (k *keeper) open() error {
 	if k.store, k.contents, err = state.Open(state.LinuxDisk{}, l.Keeper()); err != nil {
 		return err
 	}
-	meetAnchor(k.cfg.Anchor, l, k.cfg.Log)
+	k.claim = meetAnchor(k.cfg.Anchor, l, k.cfg.Log)
 	if k.loop, err = pump.NewLoop(); err != nil {
 		return err
 	}
@@ -172,6 +173,7 @@ func (k *keeper) close() error {
 	if k.loop != nil {
 		errs = append(errs, k.loop.Close())
 	}
+	errs = append(errs, k.claim.close())
 	if k.store != nil {
 		errs = append(errs, k.store.Close())
 	}

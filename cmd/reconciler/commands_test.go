@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 )
 
 // commands are what scripts may say beside testscript's own commands. Those that wait are woken by an event.
@@ -73,6 +74,30 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 		sig, err := signalOf(args[2])
 		ts.Check(err)
 		ts.Check(kill(r.Run.Identity.PID, sig, true))
+	},
+	// anchor VAR puts the number of the keeper's anchor into a variable.
+	"anchor": func(ts *testscript.TestScript, neg bool, args []string) {
+		name := one(ts, neg, args, "anchor VAR")
+		w := worldOf(ts)
+		pid, err := w.keeper()
+		ts.Check(err)
+		anchor := anchorOf(pid)
+		if anchor == 0 {
+			ts.Fatalf("the keeper has no anchor")
+		}
+		w.seen[anchor] = true
+		ts.Setenv(name, strconv.Itoa(anchor))
+	},
+	// signal PID SIGNAL sends a signal to a process that this script has started; what KILL and STOP do is waited for.
+	"signal": func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != 2 {
+			ts.Fatalf("usage: signal PID SIGNAL")
+		}
+		pid, err := strconv.Atoi(args[0])
+		ts.Check(err)
+		sig, err := signalOf(args[1])
+		ts.Check(err)
+		ts.Check(kill(pid, sig, sig == unix.SIGKILL))
 	},
 	// pid SERVER PROFILE VAR puts the number of a server's main process into a variable, and fails if it does not live.
 	"pid": func(ts *testscript.TestScript, neg bool, args []string) {

@@ -11,11 +11,21 @@ import (
 	"syscall"
 	"time"
 
+	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/keeper"
+	"reconciler.dev/reconciler/keeper/anchor"
 )
 
 // Shutdown begins the end of everything and waits for it, or for the asker's patience: what was begun goes on.
 func (d *daemon) Shutdown(ctx context.Context, by string) error {
+	err := d.shutdown(ctx, by)
+	if left := new(lingerError); errors.As(err, &left) {
+		return api.Failure(api.ReasonServiceUnavailable, "%s", left)
+	}
+	return err
+}
+
+func (d *daemon) shutdown(ctx context.Context, by string) error {
 	d.begin(by)
 	select {
 	case <-d.shutDone:
@@ -61,7 +71,10 @@ func (d *daemon) stopAll(ctx context.Context) error {
 	}
 	d.closing.Store(true)
 	if err := d.endKeeper(ctx); err != nil {
-		return fmt.Errorf("every run is stopped, but the keeper does not end: %w", err)
+		return &lingerError{fmt.Errorf("every run is stopped, but the keeper does not end: %w", err)}
+	}
+	if err := d.awaitAnchor(ctx); err != nil {
+		return &lingerError{fmt.Errorf("every run is stopped and the keeper has ended, but %w", err)}
 	}
 	d.log.Info("every run is stopped, and the keeper has ended")
 	return nil
@@ -80,24 +93,35 @@ func (d *daemon) endKeeper(ctx context.Context) error {
 		return err
 	}
 	if lookErr == nil { // else its word has to do: it is gone, or this kernel does not say which process it is
-		if err := p.await(keeperEnd); err != nil {
-			return err
-		}
+		return p.await(keeperEnd)
 	}
-	return d.awaitAnchor(ctx)
+	return nil
 }
 
-// awaitAnchor waits until the anchor has followed its keeper.
+// awaitAnchor waits until no anchor is left that starts keepers here. One that was stopped while its keeper died, and goes on now, starts
+// another as soon as the place is free: that one is asked to end as well.
 func (d *daemon) awaitAnchor(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, anchorEnd)
+	defer cancel()
 	for pause := time.Millisecond; keeper.Anchored(d.cfg.Layout); pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-time.After(pause): // the kernel tells nobody
 		case <-ctx.Done():
-			return errors.New("the keeper has ended, and its anchor has not")
+			return errors.New("an anchor does not, which would start a keeper again. It is stopped, it seems ('ps -C " + anchor.Comm +
+				" -o pid,stat,args' shows it): kill it with SIGKILL, no server depends on it")
 		}
+		_ = d.client.Shutdown(ctx) // mostly there is none to hear it, and what counts is the anchor's end
 	}
 	return nil
 }
+
+// lingerError says that a part of us has not ended though no run is left.
+type lingerError struct{ error }
+
+func (e *lingerError) Unwrap() error { return e.error }
+
+// anchorEnd is how long an anchor may take to follow its keeper: one that has to start a keeper first may wait [anchor.LastPause] before.
+const anchorEnd = 20 * time.Second
 
 // keeperEnd is how long a keeper may take to answer that it ends.
 const keeperEnd = 10 * time.Second
@@ -116,7 +140,7 @@ func (d *daemon) lastWish() error {
 	}
 	again, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := d.Shutdown(again, ourName())
+	err := d.shutdown(again, ourName())
 	if err != nil && again.Err() != nil {
 		d.farewell()
 		return errors.New("interrupted before every run was stopped")
