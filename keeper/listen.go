@@ -62,8 +62,13 @@ type socket struct {
 	notices *noticeSocket
 }
 
-// close closes both. Their files stay: by now the paths may be another's.
-func (s *socket) close() {
+// close closes both, and removes their files where the paths are not another's by now.
+func (s *socket) close(l state.Layout) {
+	for path, file := range map[string]fs.FileInfo{l.KeeperSocket(): s.file, l.NotifySocket(): s.notices.file} {
+		if isFile(path, file) {
+			_ = os.Remove(path) // the next keeper removes it else
+		}
+	}
 	_ = s.Close() // nothing is lost
 	_ = s.notices.Close()
 }
@@ -112,7 +117,7 @@ func (k *keeper) serveWhileThere(ctx context.Context, s *socket, changed <-chan 
 	every := againEvery
 	if s != nil {
 		every = socketEvery
-		defer s.close()
+		defer s.close(k.cfg.Layout)
 		wg.Go(func() { k.server.serve(s.UnixListener) })
 		wg.Go(func() { k.hearNotices(s.notices) })
 	}

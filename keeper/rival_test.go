@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -144,6 +145,21 @@ func TestSpawn(t *testing.T) {
 	again, err := os.ReadFile(r.layout.Keeper() + "/lock")
 	if err != nil || holderOf(t, again) != pid {
 		t.Error("another keeper has the lock")
+	}
+}
+
+// A keeper that ends takes its sockets with it.
+func TestSocketsGoWithTheirKeeper(t *testing.T) {
+	r := newRigWithoutKeeper(t)
+	r.startKeeper()
+	signalTo(t, r.keeper.Process.Pid, unix.SIGTERM)
+	if err := r.keeper.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{r.layout.KeeperSocket(), r.layout.NotifySocket()} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
 	}
 }
 

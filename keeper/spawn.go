@@ -30,9 +30,6 @@ type Spawner struct {
 // spawnPatience is how long a keeper may take until it answers.
 const spawnPatience = 15 * time.Second
 
-// maxKeeperLog is the size over which the keeper's own log begins anew; the old one is kept.
-const maxKeeperLog = 4 << 20
-
 // Spawn starts a keeper and returns when the socket is listened to. The kernel's lock sees to it that there is never a rival: the
 // new one ends at once when another has the state directory, and if that one does not answer either, the error wraps [ErrUnresponsive].
 // One that a signal has ended, by whoever's hand, is started again: only its own word is a reason to give up before Patience is over.

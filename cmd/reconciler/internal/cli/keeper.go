@@ -38,7 +38,7 @@ func runKeeper(ctx context.Context, e *env, p place, hostFile string) error {
 	if err != nil {
 		return err
 	}
-	cfg := keeper.Config{Layout: l, Version: Version(), Log: logTo(e.stderr), Anchor: anchor.Inherit()}
+	cfg := keeper.Config{Layout: l, Version: Version(), Log: logTo(keeper.OwnLog(l, e.stderr)), Anchor: anchor.Inherit()}
 	if hostFile != "" {
 		conf, err := daemon.ReadHost(hostFile)
 		if err != nil {
