@@ -304,21 +304,31 @@ func (h *host) put(t *testing.T, name, text string) {
 func (h *host) run(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		if out, err := h.command("shutdown").CombinedOutput(); err != nil {
-			t.Errorf("shutdown: %v\n%s", err, out)
-			if err := h.reconciler.Process.Kill(); err != nil {
-				t.Logf("run had ended: %v", err)
-			}
-		}
-		if err := h.reconciler.Wait(); err != nil {
-			t.Logf("run ended with %v", err)
-		}
+		h.end(t)
 		if t.Failed() {
 			text, err := os.ReadFile(h.log())
 			t.Logf("run said (%v):\n%s", err, text)
 		}
 	})
 	h.start(t)
+}
+
+// end ends reconciler with everything it started, unless that is done.
+func (h *host) end(t *testing.T) {
+	t.Helper()
+	if h.reconciler == nil {
+		return
+	}
+	if out, err := h.command("shutdown").CombinedOutput(); err != nil {
+		t.Errorf("shutdown: %v\n%s", err, out)
+		if err := h.reconciler.Process.Kill(); err != nil {
+			t.Logf("run had ended: %v", err)
+		}
+	}
+	if err := h.reconciler.Wait(); err != nil {
+		t.Logf("run ended with %v", err)
+	}
+	h.reconciler = nil
 }
 
 func (h *host) log() string { return filepath.Join(filepath.Dir(h.state), "run.log") }
