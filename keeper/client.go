@@ -368,6 +368,22 @@ func (c *Client) Past(ctx context.Context, server spec.Key) ([]*observe.Facts, e
 	return past, err
 }
 
+// Ping returns when the keeper answers. When it does not before ctx ends, the error wraps [ErrUnresponsive].
+func (c *Client) Ping(ctx context.Context) error {
+	s, err := c.current()
+	if err != nil {
+		return err
+	}
+	err = s.ask(ctx, OpPing, nil, nil)
+	if _, refused := IsRefused(err); refused {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrUnresponsive, err)
+	}
+	return err
+}
+
 // Status is how the keeper is.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	s, err := c.current()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"time"
 
 	"reconciler.dev/reconciler/observe/logs"
 	"reconciler.dev/reconciler/state"
@@ -40,21 +42,31 @@ func (c *Client) Logs(ctx context.Context, q LogQuery, emit func(logs.Entry) err
 	defer l.close()
 	stop := context.AfterFunc(ctx, l.close)
 	defer stop()
-	err = streamLogs(l, conn, c.cfg.Version, q, emit)
+	patience := c.cfg.Patience
+	if patience == 0 {
+		patience = welcomePatience
+	}
+	err = streamLogs(l, conn, Hello{Protocol: Protocol, Version: c.cfg.Version, Purpose: PurposeLogs}, patience, q, emit)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-func streamLogs(l *link, conn *net.UnixConn, version string, q LogQuery, emit func(logs.Entry) error) error {
-	hello := Hello{Protocol: Protocol, Version: version, Purpose: PurposeLogs}
+func streamLogs(l *link, conn *net.UnixConn, hello Hello, patience time.Duration, q LogQuery, emit func(logs.Entry) error) error {
 	if err := l.send(Message{ID: 1, Op: OpHello}, hello); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	r := newReceiver(conn)
 	m, err := r.receive()
-	if err := errors.Join(err, m.Error.Err()); err != nil {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w (no welcome within %s)", ErrUnresponsive, patience)
+	}
+	// From here on it is silent as long as nothing is written.
+	if err := errors.Join(err, m.Error.Err(), conn.SetReadDeadline(time.Time{})); err != nil {
 		return err
 	}
 	if err := l.send(Message{ID: 2, Op: OpLogs}, q); err != nil {

@@ -32,6 +32,8 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 		return c.answerInside(m)
 	}
 	switch m.Op {
+	case OpPing:
+		return nil, nil
 	case OpList:
 		return c.list(m)
 	case OpUsage:

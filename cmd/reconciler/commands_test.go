@@ -38,11 +38,11 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 		ts.Check(err)
 		fmt.Fprintf(ts.Stdout(), "%s\n%s", st, w.said.String())
 	},
-	// tell SIGNAL sends a signal to the reconciler and does not wait.
+	// tell SIGNAL sends a signal to the reconciler, and waits for nothing but that STOP has stopped it.
 	"tell": func(ts *testscript.TestScript, neg bool, args []string) {
 		sig, err := signalOf(one(ts, neg, args, "tell SIGNAL"))
 		ts.Check(err)
-		ts.Check(worldOf(ts).reconciler.Process.Signal(sig))
+		ts.Check(kill(worldOf(ts).reconciler.Process.Pid, sig, false))
 	},
 	// hears TEXT waits until the reconciler has said a text.
 	"hears": func(ts *testscript.TestScript, neg bool, args []string) {

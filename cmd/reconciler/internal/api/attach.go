@@ -78,6 +78,9 @@ func (s *Service) postAttach(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Server = v.Key
+	if err := s.awaitKeeper(w, r); err != nil {
+		return err
+	}
 	out := &attachWriter{w: w, enc: json.NewEncoder(w), flush: http.NewResponseController(w)}
 	err = s.Host.Attach(r.Context(), q, out.write)
 	if err == nil || r.Context().Err() != nil || out.err != nil {

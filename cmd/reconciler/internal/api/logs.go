@@ -21,6 +21,9 @@ func (s *Service) getLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Scope = spec.Scope{Namespace: v.Key.Namespace, Server: v.Key.Name, Profile: v.Profile}
+	if err := s.awaitKeeper(w, r); err != nil {
+		return err
+	}
 	out := &logWriter{w: w, flush: http.NewResponseController(w)}
 	err = s.Host.Log(r.Context(), q, out)
 	if err != nil && !out.begun && r.Context().Err() == nil {

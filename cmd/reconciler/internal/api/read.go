@@ -153,7 +153,7 @@ func (s *Service) listServers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, text := range warnings(s.Loop.Snapshot()) {
-		w.Header().Add("Warning", "299 - "+strconv.Quote(text))
+		warn(w, text)
 	}
 	return s.answer(w, r, c)
 }

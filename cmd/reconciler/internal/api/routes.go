@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 )
 
 // route is one line of the API: who may ask for what.
@@ -104,6 +105,21 @@ func (s *Service) fail(w http.ResponseWriter, req *http.Request, err error) {
 	if err := json.NewEncoder(w).Encode(status); err != nil {
 		s.Log.Debug("cannot send an answer", "error", err)
 	}
+}
+
+// awaitKeeper waits until the keeper answers, before something is asked whose answer may take any time. An asker that waits long hears
+// why, in an interim response (RFC 9110, 15.2), while its answer is still to come.
+func (s *Service) awaitKeeper(w http.ResponseWriter, r *http.Request) error {
+	return s.Host.Keeper(r.Context(), func(text string) {
+		warn(w, text)
+		w.WriteHeader(http.StatusProcessing)
+		w.Header().Del("Warning")
+	})
+}
+
+// warn adds a text to an answer's head (RFC 7234, 5.5), as Kubernetes does.
+func warn(w http.ResponseWriter, text string) {
+	w.Header().Add("Warning", "299 - "+strconv.Quote(text))
 }
 
 // reply answers with v.

@@ -31,6 +31,9 @@ func (s *Service) postSend(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.awaitKeeper(w, r); err != nil {
+		return err
+	}
 	receipt, err := s.Host.Send(r.Context(), f.Scope, f.Run.ID, l, peerOfRequest(r).name())
 	if err != nil {
 		return err

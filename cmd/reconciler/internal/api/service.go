@@ -37,6 +37,9 @@ type LogQuery struct {
 
 // Host is what the API needs of the program around the loop: the keeper, the directories, the end.
 type Host interface {
+	// Keeper returns when the keeper answers, and tells late, once, whom it waits for when that takes a while. A [Status] says that it does not
+	// answer. Where none is connected there is nothing to wait for: what is asked of it says that.
+	Keeper(ctx context.Context, late func(text string)) error
 	// Log writes lines as they are asked for. It returns at their end, when ctx ends, or when the writer fails.
 	Log(ctx context.Context, q LogQuery, w io.Writer) error
 	// Past is what is kept of the runs of a server that was removed, nil when there is nothing.

@@ -83,6 +83,9 @@ func (a *attachCommand) run(ctx context.Context, name string) error {
 		at.screen.harmless, at.screen.shared = !a.raw, isTerminalFile(a.e.stderr)
 	}
 	at.standing.Store(&standing{})
+	if err := present(ctx, c, at.screen.say); err != nil {
+		return err
+	}
 	return at.run(ctx)
 }
 

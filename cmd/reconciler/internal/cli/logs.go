@@ -92,6 +92,9 @@ func (l *logsCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.Close()
+	if err := present(ctx, c, l.e.note); err != nil {
+		return err
+	}
 	body, err := c.Stream(ctx, api.ObjectPath(api.Servers, k, "log"), q)
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ func send(ctx context.Context, e *env, p place, k spec.Key, line string) error {
 		return err
 	}
 	defer c.Close()
+	if err := present(ctx, c, e.note); err != nil {
+		return err
+	}
 	r, err := handOver(ctx, c, k, api.Line{Line: line})
 	if err != nil {
 		return err

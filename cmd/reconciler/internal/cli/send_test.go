@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,20 +49,34 @@ func TestSendWithoutAnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	died := make(chan error, 1)
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			_, err = conn.Read(make([]byte, 4096))
-			err = errors.Join(err, conn.Close())
-		}
-		died <- err
-	}()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+api.PathVersion, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	srv := &http.Server{Handler: mux}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
 	got := run(t, runtime, "send", "town", "save")
 	if !strings.Contains(got, "nobody knows whether the line was handed over; it is not sent again") || !strings.HasSuffix(got, "[exit 3]\n") {
 		t.Errorf("got\n%s", got)
 	}
-	if err := errors.Join(<-died, l.Close()); err != nil {
+	if err := srv.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+}
+
+// Whoever waits for a keeper that does not answer hears of it meanwhile, and hands nothing over.
+func TestKeeperThatDoesNotAnswer(t *testing.T) {
+	for _, args := range [][]string{{"send", "town", "save"}, {"logs", "town"}, {"attach", "town"}} {
+		host := &apitest.Host{Late: "the keeper does not answer yet", KeeperErr: api.Failure(api.ReasonServiceUnavailable, "the keeper does not answer")}
+		got := run(t, apitest.Serve(t, apitest.NewLoop(apitest.Sample()), host), args...)
+		if !strings.Contains(got, "the keeper does not answer yet\n") || !strings.Contains(got, "Error from server (ServiceUnavailable): the keeper does not answer\n") {
+			t.Errorf("got\n%s", got)
+		}
+		if len(host.Calls) > 0 || host.LastLog != (api.LogQuery{}) || host.LastAttach != (api.AttachQuery{}) {
+			t.Errorf("%v: it was asked for: %q", args, host.Calls)
+		}
 	}
 }

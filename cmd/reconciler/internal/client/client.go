@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,7 +36,7 @@ const answerPatience = 10 * time.Second
 
 // Client asks one reconciler.
 type Client struct {
-	// Warn hears what an answer warns of, when it is set before the first call.
+	// Warn hears what an answer warns of, or why it takes long, when it is set before the first call.
 	Warn func(string)
 
 	http   *http.Client // waits as long as its context lets it: for a change, or for the first line of a log
@@ -169,7 +171,11 @@ func (c *Client) Attach(ctx context.Context, path string, in api.Attach, each fu
 
 func (c *Client) send(ctx context.Context, over *http.Client, method, path string, query url.Values, in io.Reader) (io.ReadCloser, error) {
 	u := url.URL{Scheme: "http", Host: "reconciler", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), in)
+	heard := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(_ int, head textproto.MIMEHeader) error {
+		c.warn(head.Values("Warning"))
+		return nil
+	}})
+	req, err := http.NewRequestWithContext(heard, method, u.String(), in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}

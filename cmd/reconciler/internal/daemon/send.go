@@ -20,6 +20,8 @@ func (d *daemon) Send(ctx context.Context, s spec.Scope, runID string, l api.Lin
 		return api.Receipt{}, api.Failure(api.ReasonServiceUnavailable, "the keeper, which holds the console, does not answer: nothing was sent")
 	}
 	o := state.SendOrder{Scope: s, RunID: runID, ID: strings.ToLower(rand.Text()), Line: l.Line, By: by, Patient: l.Patient}
+	ctx, cancel := context.WithTimeout(ctx, sendPatience)
+	defer cancel()
 	got, err := d.client.Send(ctx, o)
 	var refused *keeper.Refused
 	switch {

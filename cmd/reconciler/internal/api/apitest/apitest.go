@@ -130,15 +130,17 @@ func (l *Loop) JobAsks() []reconcile.JobAsk {
 
 // Host answers what a test says.
 type Host struct {
-	LogText string
-	LogErr  error // instead of LogText
-	LogCut  error // in the middle of it
-	LastLog api.LogQuery
-	Pruned  []spec.ObjectKey
-	Found   []api.Check
-	Running api.Versions
-	Receipt api.Receipt
-	SendErr error
+	Late      string // what is told of a keeper that does not answer yet
+	KeeperErr error
+	LogText   string
+	LogErr    error // instead of LogText
+	LogCut    error // in the middle of it
+	LastLog   api.LogQuery
+	Pruned    []spec.ObjectKey
+	Found     []api.Check
+	Running   api.Versions
+	Receipt   api.Receipt
+	SendErr   error
 	// Console is what attaching shows. ConsoleErr is its end; nil = it goes on until the reader has gone, if it has begun.
 	Console    []api.AttachEvent
 	ConsoleErr error
@@ -148,6 +150,14 @@ type Host struct {
 	ShutdownErr error
 	Calls       []string
 	Gone        map[spec.Key][]*observe.Facts // what is kept of removed servers
+}
+
+// Keeper tells Late, if that is something, and answers KeeperErr.
+func (h *Host) Keeper(_ context.Context, late func(string)) error {
+	if h.Late != "" {
+		late(h.Late)
+	}
+	return h.KeeperErr
 }
 
 // Past answers Gone.
