@@ -127,6 +127,8 @@ func readyOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionFalse, "Failed", leftSo(&d.patience)}
 	case d.gate == gatePort:
 		return verdict{conditionFalse, "PortConflict", s.contest.message()}
+	case d.gate == gateDepend:
+		return verdict{conditionFalse, s.awaits.reason, s.awaits.message}
 	}
 	return verdict(readinessOf(nil, vacant, s))
 }
@@ -181,6 +183,8 @@ func restartPendingOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, "Restarting", "the old run is ending"}
 	case d.gate == gatePort && d.need != needLive:
 		return verdict{conditionTrue, "PortConflict", s.contest.message()}
+	case d.gate == gateDepend:
+		return verdict{conditionTrue, s.awaits.reason, s.awaits.message + "; the old run goes on until then"}
 	case d.need == needRenew:
 		return verdict{conditionTrue, "Requested", "a restart was asked for"}
 	case d.pending == "":
@@ -222,6 +226,8 @@ func stalledOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, "Failed", leftSo(&d.patience) + ": change its spec, or start it"}
 	case d.gate == gatePort:
 		return verdict{conditionTrue, "PortConflict", s.contest.message()}
+	case d.gate == gateDepend && s.awaits.stuck():
+		return verdict{conditionTrue, s.awaits.reason, s.awaits.message}
 	case d.refused && s.attempt.tries >= stalledAfter:
 		return refusal(s, "tried again from time to time")
 	}
@@ -234,6 +240,10 @@ func reconcilingOf(s *standing, o *outlook, d *decision, st *spec.ServerStatus, 
 		return verdict{conditionFalse, "Stalled", "see the condition Stalled"}
 	case o.limited != "":
 		return verdict{conditionTrue, "StartLimited", o.limited}
+	case d.gate == gateDepend:
+		return verdict{conditionTrue, s.awaits.reason, s.awaits.message}
+	case d.gate == gateFirst:
+		return verdict{conditionTrue, string(gateFirst), "it ends after those that depend on it: " + keyList(s.first)}
 	case d.refused:
 		return refusal(s, "tried again")
 	case d.pending != "":

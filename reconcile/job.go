@@ -50,6 +50,7 @@ type job struct {
 	denied error
 	last   jobDecision
 	view   *JobView
+	stood  spec.JobPhase // that those who depend on it were told of last
 }
 
 // jobGroup is the jobs of one server.
@@ -260,6 +261,7 @@ func (l *Loop) visitJob(j *job, s *server, before string, orders []Order, now st
 		l.jobs.unsaved[j] = struct{}{}
 	}
 	l.showJob(j, now)
+	l.poiseJob(j)
 	return orders
 }
 

@@ -36,12 +36,14 @@ type Loop struct {
 	heard   bool             // the keeper has been heard whole since its last connection
 	adopted bool             // it has been heard before: a run that is new to us began in our time
 
-	unsaved map[*server]struct{}
-	budget  budget
-	jobs    jobs
-	looking looking
-	ledger  ledger
-	batch   batch
+	unsaved    map[*server]struct{}
+	budget     budget
+	jobs       jobs
+	looking    looking
+	ledger     ledger
+	retie      bool // a job that others depend on has come to something else
+	dependents dependents
+	batch      batch
 
 	closing  bool
 	closedBy string
@@ -83,7 +85,7 @@ func New(opts Options) *Loop {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Loop{
-		opts: opts, servers: map[spec.Key]*server{}, groups: map[spec.Key]*group{}, unsaved: map[*server]struct{}{}, jobs: newJobs(), budget: budget{waiting: map[*server]*turnedAway{}}, looking: looking{servers: map[*server]struct{}{}}, ledger: ledger{map[portKey][]claim{}, map[*server][]claim{}},
+		opts: opts, servers: map[spec.Key]*server{}, groups: map[spec.Key]*group{}, unsaved: map[*server]struct{}{}, jobs: newJobs(), budget: budget{waiting: map[*server]*turnedAway{}}, looking: looking{servers: map[*server]struct{}{}}, ledger: ledger{map[portKey][]claim{}, map[*server][]claim{}}, dependents: dependents{},
 		wake: make(chan struct{}, 1), watchers: map[chan struct{}]struct{}{},
 	}
 	for name, m := range opts.Store.All() {

@@ -31,7 +31,9 @@ type standing struct {
 	void        string  // the attempt of a job whose restart is not to begin any more
 	probing     probing // of the live run
 	listening   listening
-	contest     *contest // of another server's better claim to a port; nil = none
+	contest     *contest   // of another server's better claim to a port; nil = none
+	awaits      *pending   // what a run of it waits for; nil = nothing
+	first       []spec.Key // who depend on it and are to end before it
 }
 
 // lane is one scope that has a record.
@@ -136,7 +138,9 @@ const (
 	gateBackOff  gate = "BackOff"
 	gateComplete gate = "Completed"
 	gateFailed   gate = "Failed"
-	gatePort     gate = "PortConflict" // another has the port: also what keeps a run from being replaced or changed
+	gatePort     gate = "PortConflict"    // another has the port: also what keeps a run from being replaced or changed
+	gateDepend   gate = dependencyPending // also what keeps a run from being replaced
+	gateFirst    gate = "DependentsFirst" // what keeps a run from being ended
 )
 
 // decide compares what one server shall be with what it is.
@@ -238,6 +242,10 @@ func (d *decision) ofVacant(s *standing, now state.Moment) *Order {
 		d.gate = gatePort
 		return nil
 	}
+	if s.awaits != nil {
+		d.gate = gateDepend
+		return nil
+	}
 	if s.doubtful {
 		return nil // no run without a memory of it
 	}
@@ -298,8 +306,13 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 	d.ask(s, run, now)
 	ailing := d.ailing(s, run, now)
 	act := moves[d.sit][need]
-	if s.contest != nil && (act == live || act == swap || need == needRenew && act == stop) {
-		d.gate = gatePort // what runs is not ended for what could not be started
+	switch again := act == swap || need == needRenew && act == stop; { // what runs is not ended for what could not be started
+	case s.contest != nil && (again || act == live):
+		d.gate = gatePort
+	case s.awaits != nil && again:
+		d.gate = gateDepend
+	case len(s.first) > 0 && act == stop && !d.wish.force:
+		d.gate = gateFirst
 	}
 	switch act {
 	case mark:
@@ -326,12 +339,12 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 		if f := d.follow(s, run); f != nil && (!s.granted || s.attempt.of(*o) && s.attempt.err != nil) {
 			return f
 		}
-		if !s.granted || d.gate == gatePort {
+		if !s.granted || d.gate != "" {
 			return nil
 		}
 		return o
 	case stop:
-		if d.gate == gatePort {
+		if d.gate != "" {
 			return ailing
 		}
 		return stopOrder(scope, run, spec.ReasonStopRequested, why, by)

@@ -33,9 +33,12 @@ type server struct {
 	sent      orderKey // of the order in flight
 	// ordered are the endpoints of the launch that was last ordered to be started, or applied to a run.
 	ordered []spec.LaunchEndpoint
-	dubious bool   // nobody knows what the store has of it
-	asks    []*ask // that wait for their turn to be recorded
-	pause   *Pause // that its jobs need; nil = none does
+	dubious bool              // nobody knows what the store has of it
+	asks    []*ask            // that wait for their turn to be recorded
+	pause   *Pause            // that its jobs need; nil = none does
+	depends []spec.Dependency // that it is listed with among the dependents
+	posture posture
+	tangled *resolved // its newest spec, refused as it would have it wait for itself; nil = it is not
 }
 
 // observe takes the newest facts of one of its scopes.
@@ -155,7 +158,7 @@ func (s *server) member() member {
 	run := runOf(d)
 	m := member{
 		key: s.key, limit: s.good.launch.Disruption.MaxUnavailable, changedAt: s.mem.ChangedAt,
-		outdated: d.pending != "" && d.gate != gatePort, granted: s.granted, ready: d.ready.ok(),
+		outdated: d.pending != "" && d.gate == "", granted: s.granted, ready: d.ready.ok(),
 	}
 	m.moving = run != nil && (run.Stop != nil && changes(run.Stop.Why) || changes(run.Cause) && run.ReadyAt.IsZero())
 	if at := s.secretChangedAt(run); at.After(m.changedAt) {

@@ -151,6 +151,9 @@ func (l *Loop) forget(facts []*observe.Facts) {
 func (l *Loop) takeSet() {
 	set, host := l.opts.Source.Latest(), l.opts.Host()
 	if set == nil || set == l.set && host == l.host {
+		if l.retie {
+			l.untangle(set)
+		}
 		return
 	}
 	known := l.set != nil && l.set.Known
@@ -176,6 +179,7 @@ func (l *Loop) takeSet() {
 		}
 	}
 	l.takeJobs(set)
+	l.untangle(set)
 }
 
 // declare takes the newest manifest of a server.
@@ -185,17 +189,24 @@ func (s *server) declare(object *spec.Accepted[spec.Server], profile *spec.Accep
 	if profile != nil {
 		p = profile.Object
 	}
-	s.res = resolve(object.Object, p, *host)
-	if s.res.good != nil {
-		s.source = state.Source{File: object.Source.File, Document: object.Source.Document, Revision: object.Source.Revision}
+	s.adopt(resolve(object.Object, p, *host))
+	s.newestState = object.Object.Wish()
+}
+
+// adopt takes what the newest manifest comes to.
+func (s *server) adopt(r resolved) {
+	s.res, s.tangled = r, nil
+	if r.good != nil {
+		from := &s.object.Source
+		s.source = state.Source{File: from.File, Document: from.Document, Revision: from.Revision}
 	}
 	s.share()
-	s.newest, s.newestState = s.res.good, object.Object.Wish()
+	s.newest = s.res.good
 }
 
 // undeclare notes that no source has the server any more.
 func (s *server) undeclare() {
-	s.object, s.profile, s.present, s.res = nil, nil, false, resolved{}
+	s.object, s.profile, s.present, s.res, s.tangled = nil, nil, false, resolved{}, nil
 	s.newest, s.newestState = nil, ""
 }
 
@@ -223,6 +234,7 @@ func (l *Loop) takeAsks() {
 func (l *Loop) visitAll(orders []Order, now state.Moment) []Order {
 	for i := 0; i < len(l.dirty); i++ { // who it concerns is looked at too
 		l.claim(l.dirty[i], now)
+		l.depend(l.dirty[i])
 	}
 	dirty := l.dirty
 	l.dirty = nil
@@ -237,6 +249,7 @@ func (l *Loop) visitAll(orders []Order, now state.Moment) []Order {
 func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	s.void = l.jobs.void(s, now)
 	s.contest = l.contested(s)
+	s.awaits, s.first = l.awaits(s, now), l.firstLeaving(s, now)
 	d := decide(&s.standing, now)
 	if d.pending == "" {
 		s.granted = false
@@ -248,6 +261,7 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	l.due.set(s, d.wake)
 	s.last = d
 	l.claim(s, now)
+	l.poise(s, now)
 	l.watch(s)
 	l.jobs.touch(s.key)
 	l.join(s)
@@ -292,6 +306,9 @@ func (l *Loop) drop(s *server) {
 	delete(l.unsaved, s)
 	delete(l.looking.servers, s)
 	l.disclaim(s)
+	s.good = nil
+	l.depend(s)
+	l.concernDependents(dependency{spec.KindServer, s.key})
 	l.due.set(s, 0)
 	s.group = l.leave(s)
 	l.regroup, l.changed = true, true

@@ -84,6 +84,11 @@ func (l *Launch) LiveHash() string {
 	for _, c := range sortedBy(l.Commands, func(c LaunchCommand) string { return c.Name }) {
 		h.command(&c)
 	}
+	for _, d := range sortedBy(l.DependsOn, Dependency.String) {
+		h.always("dependsOn", d.Kind)
+		h.always("dependsOn.name", d.Name)
+		h.always("dependsOn.condition", d.Condition)
+	}
 	return h.sum()
 }
 

@@ -93,6 +93,8 @@ func TestHashChanges(t *testing.T) {
 		{"a program in the ladder", "{signal: {name: SIGINT}, waitSeconds: 5}, ", "{exec: {}, waitSeconds: 5}, ", false, true},
 		{"no commands", "a, b, $(word)]}", "a, b, $(word)]}\n    commands: []", false, false},
 		{"a command", "a, b, $(word)]}", "a, b, $(word)]}\n    commands: [{name: c, exec: {}}]", false, true},
+		{"no dependencies", "spec: {profile: p}", "spec: {profile: p, dependsOn: []}", false, false},
+		{"a dependency", "spec: {profile: p}", "spec: {profile: p, dependsOn: [{name: b}]}", false, true},
 		{"maxUnavailable", "  env:", "  disruption: {maxUnavailable: 0}\n  env:", false, true},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -122,7 +124,7 @@ var otherValue = map[string]string{
 	"spec.actions.stop.steps[].signal.name": "SIGINT", "spec.actions.stop.steps[].signal.to": string(ToTree),
 	"spec.actions.stop.steps[].waitFor": string(WaitForDone), "spec.endpoints[].protocol": ProtocolUDP,
 	"spec.endpoints[].address": "127.0.0.1", "spec.endpoints[].appProtocol": "Mixed", "spec.restart.policy": RestartNever,
-	"spec.restart.exits[].action": string(ExitFail),
+	"spec.restart.exits[].action": string(ExitFail), "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
 }
 
 // likeFor makes of a launch one that differs in a field from what its setter makes, and in nothing else.
@@ -192,6 +194,9 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		},
 		"spec.endpoints": func(l *Launch, turned bool) {
 			l.Endpoints = pair(LaunchEndpoint{Name: "a", Port: 1}, LaunchEndpoint{Name: "b", Port: 2}, turned)
+		},
+		"spec.dependsOn": func(l *Launch, turned bool) {
+			l.DependsOn = pair(Dependency{Kind: KindServer, Name: "a"}, Dependency{Kind: KindServer, Name: "b"}, turned)
 		},
 		"spec.readinessProbe.log.contains": func(l *Launch, turned bool) { l.Readiness.Log = pair("a", "b", turned) },
 		"spec.livenessProbe.log.contains":  func(l *Launch, turned bool) { l.Liveness.Log = pair("a", "b", turned) },

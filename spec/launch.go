@@ -29,6 +29,7 @@ type Launch struct {
 	Restart              RestartPolicy    `json:"restart"`
 	Disruption           LaunchDisruption `json:"disruption"`
 	Commands             []LaunchCommand  `json:"commands,omitempty"`
+	DependsOn            []Dependency     `json:"dependsOn,omitempty"` // what a start waits for; kind and condition are never empty
 }
 
 // LaunchEnv is one declared variable: a value, or Inherit from the host's environment.

@@ -44,7 +44,23 @@ func (l *Launch) Validate() []Fault {
 	c.exits(l.Restart.Exits)
 	c.rules().restart(&policy, (*path)(nil).field("spec").field("restart"))
 	c.number("spec.disruption.maxUnavailable", "", l.Disruption.MaxUnavailable)
+	c.dependencies(l)
 	return c.faults
+}
+
+func (c *launchCheck) dependencies(l *Launch) {
+	c.count("spec.dependsOn", len(l.DependsOn))
+	seen := map[string]bool{}
+	for i, d := range l.DependsOn {
+		if seen[d.String()] {
+			c.fault(index("spec.dependsOn", i, "name"), FaultDuplicate, d.Name, mustBeUnique)
+		}
+		seen[d.String()] = true
+		c.row("spec.dependsOn[].kind", index("spec.dependsOn", i, "kind"), d.Kind)
+		c.row("spec.dependsOn[].name", index("spec.dependsOn", i, "name"), d.Name)
+		c.row("spec.dependsOn[].condition", index("spec.dependsOn", i, "condition"), d.Condition)
+	}
+	c.rules().dependencies(l.DependsOn, l.Scope.Server)
 }
 
 // launchCheck collects the faults of a launch.

@@ -23,6 +23,7 @@ func goodLaunch() Launch {
 		Players:    &LaunchPlayers{Query: &Query{Protocol: "Minecraft", Endpoint: "a"}, PeriodSeconds: 1},
 		Restart:    RestartPolicy{Policy: RestartAlways, InitialSeconds: 1, MaxSeconds: 1, ResetSeconds: 1, Exits: []ExitRule{{Codes: []int64{1}, Action: ExitBackoff}}},
 		Disruption: LaunchDisruption{MaxUnavailable: 1},
+		DependsOn:  []Dependency{{Kind: KindServer, Name: "b", Condition: DependReady}},
 		Commands: []LaunchCommand{{
 			Name: "a", LaunchAction: LaunchAction{Exec: &LaunchExec{Workspace: "usr", Executable: "bin/b", Args: []string{"b", markParameter("a")}}},
 			Parameters: []Parameter{{Name: "a", Type: ParameterString}}, Requires: RequiresAny, TimeoutSeconds: 1,
@@ -182,12 +183,16 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 	"spec.restart.exits[].signals":                   func(l *Launch, s string, _ int64) { signalRule(l).Signals = []string{s} },
 	"spec.restart.exits[].action":                    func(l *Launch, s string, _ int64) { l.Restart.Exits[0].Action = ExitAction(s) },
 	"spec.disruption.maxUnavailable":                 func(l *Launch, _ string, n int64) { l.Disruption.MaxUnavailable = n },
+	"spec.dependsOn[].kind":                          func(l *Launch, s string, _ int64) { l.DependsOn[0].Kind = s },
+	"spec.dependsOn[].name":                          func(l *Launch, s string, _ int64) { l.DependsOn[0].Name = s },
+	"spec.dependsOn[].condition":                     func(l *Launch, s string, _ int64) { l.DependsOn[0].Condition = s },
 }
 
 // launchLists makes a launch's list as long as a fault wants it.
 var launchLists = map[string]func(l *Launch, n int){
 	"spec.actions.start.args":                   func(l *Launch, n int) { l.Args = make([]string, n) },
 	"spec.env":                                  func(l *Launch, n int) { l.Env = make([]LaunchEnv, n) },
+	"spec.dependsOn":                            func(l *Launch, n int) { l.DependsOn = make([]Dependency, n) },
 	"spec.actions.stop.steps":                   func(l *Launch, n int) { l.Stop = make([]StopStep, n) },
 	"spec.actions.stop.steps[].http.headers":    func(l *Launch, n int) { requestStep(l).Headers = make([]HTTPHeader, n) },
 	"spec.actions.commands[].http.headers":      func(l *Launch, n int) { requestCommand(l).Headers = make([]HTTPHeader, n) },
@@ -315,6 +320,9 @@ func applyFault(t *testing.T, l *Launch, c ec3Case, set func(*Launch, string, in
 			l.Env = []LaunchEnv{{Name: "A"}, {Name: "A"}}
 		case "spec.endpoints":
 			l.Endpoints = append(l.Endpoints, l.Endpoints[0])
+		case "spec.dependsOn":
+			l.DependsOn[0].Name = "a"
+			l.DependsOn = append(l.DependsOn, l.DependsOn[0])
 		case "spec.actions.commands":
 			l.Commands = append(l.Commands, l.Commands[0])
 		case "spec.actions.stop.steps[].http.headers":

@@ -58,6 +58,7 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.Players = r.players()
 	l.Restart = restartPolicy(p.Spec.Restart)
 	l.Commands = r.commands()
+	l.DependsOn = dependencies(s.Spec.DependsOn)
 	l.Disruption.MaxUnavailable = defaultMaxUnavailable
 	if d := p.Spec.Disruption; d != nil {
 		l.Disruption.MaxUnavailable = valueOr(d.MaxUnavailable, defaultMaxUnavailable)

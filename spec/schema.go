@@ -373,10 +373,15 @@ var launchRows = sync.OnceValue(func() map[string]*schema {
 		}
 	}
 	add(profileSchema(), "spec")
+	for _, m := range serverSchema().members {
+		if m.name == "dependsOn" { // the one part of a launch that is the server's own
+			add(m.schema, "spec."+m.name)
+		}
+	}
 	return rows
 })
 
-// launchRow is the row of a field of Profile; asking for one that the table lacks is a mistake in this package.
+// launchRow is the row of a field of a launch; asking for one that the table lacks is a mistake in this package.
 func launchRow(path string) *schema {
 	s := launchRows()[path]
 	if s == nil {

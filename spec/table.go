@@ -305,15 +305,14 @@ func tunField() *member {
 func serverSchema() *schema {
 	restart := level{ClassRestart, SinceLoop}
 	live := level{ClassLive, SinceLoop}
-	later := level{ClassLive, SinceReady}
 	return object(
 		restart.field("profile", label(), required),
 		live.field("state", word(WishRunning, WishStopped), def(WishRunning)),
 		level{ClassByUse, SinceLoop}.field("parameters", argumentsSchema()),
-		later.field("dependsOn", listOf(dependencyRules(object(
-			later.field("kind", word(KindServer, KindJob), def(KindServer)),
-			later.field("name", label(), required),
-			later.field("condition", word("Ready", "Running", "Succeeded"), defNote("Ready; of a Job: Succeeded")),
+		live.field("dependsOn", listOf(dependencyRules(object(
+			live.field("kind", word(KindServer, KindJob), def(KindServer)),
+			live.field("name", label(), required),
+			live.field("condition", word(DependReady, DependRunning, DependSucceeded), defNote("Ready; of a Job: Succeeded")),
 		)), 0, 32).keyed("kind", "name")),
 	)
 }

@@ -210,18 +210,21 @@ func (r rules) hex(text string, at *path) {
 	}
 }
 
-func (r rules) server(s *Server) {
+func (r rules) server(s *Server) { r.dependencies(s.Spec.DependsOn, s.Name) }
+
+// dependencies judges what a server's start waits for.
+func (r rules) dependencies(list []Dependency, server string) {
 	at := (*path)(nil).field("spec")
-	for i, d := range s.Spec.DependsOn {
+	for i, d := range list {
 		in := at.field("dependsOn").item(i)
 		kind := d.Kind
 		if kind == "" {
 			kind = KindServer
 		}
-		if d.Condition != "" && (kind == KindJob) != (d.Condition == "Succeeded") {
+		if d.Condition != "" && (kind == KindJob) != (d.Condition == DependSucceeded) {
 			r.report(in.field("condition"), FaultUnsupported, d.Condition, "must be 'Ready' or 'Running' for a Server, 'Succeeded' for a Job")
 		}
-		if kind == KindServer && d.Name == s.Name {
+		if kind == KindServer && d.Name == server {
 			r.report(in.field("name"), FaultInvalid, d.Name, "must not be the server itself")
 		}
 	}

@@ -114,8 +114,14 @@ func (f *findings) read(path string, src spec.SourceState) {
 	}
 }
 
-// resolve checks what no file alone can tell: each server against its profile.
+// resolve checks what no file alone can tell: each server against its profile, and who waits for whom.
 func (f *findings) resolve(paths []string, set *spec.Set) {
+	order := spec.Order{Launches: map[spec.Key]*spec.Launch{}, Job: func(k spec.Key) *spec.JobSpec {
+		if j := set.Jobs[k]; j != nil {
+			return &j.Object.Spec
+		}
+		return nil
+	}}
 	for _, k := range sorted(slices.Collect(maps.Keys(set.Servers))) {
 		s := set.Servers[k]
 		p, ok := set.Profiles[s.Object.ProfileKey()]
@@ -127,9 +133,16 @@ func (f *findings) resolve(paths []string, set *spec.Set) {
 		for _, fault := range faults {
 			f.faults = append(f.faults, located(paths, s.Source, fault))
 		}
+		if len(faults) == 0 {
+			order.Launches[k] = &launch
+		}
 		if len(faults) == 0 && s.Object.Wish() == spec.WishRunning {
 			f.claim(paths, s, &launch)
 		}
+	}
+	cycles := order.Cycles()
+	for _, k := range sorted(slices.Collect(maps.Keys(cycles))) {
+		f.faults = append(f.faults, located(paths, set.Servers[k].Source, cycles[k]))
 	}
 }
 

@@ -167,9 +167,13 @@ func (w *world) edit() {
 		w.tell("people add %s: %s", name, w.wish.servers[name])
 		return
 	}
-	switch w.choose(8) {
+	switch w.choose(9) {
 	case 0:
 		v.v = w.choose(3)
+	case 8:
+		if v.after = []string{"", "", "a", "b", "c"}[w.choose(5)]; v.after == name {
+			v.after = ""
+		}
 	case 7:
 		v.port = w.choose(3)
 	case 1:

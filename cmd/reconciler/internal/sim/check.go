@@ -207,6 +207,7 @@ func (w *world) checkOrder(o reconcile.Order) {
 	}
 	if o.Start != nil {
 		w.checkStart(o.Start)
+		w.checkAwaited(o.Start)
 	}
 	if o.Check != nil {
 		w.askedOf(o.Check)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"reconciler.dev/reconciler/reconcile"
@@ -160,7 +161,7 @@ func (w *world) checkConverged() {
 		if v != nil && v.Status.Hold != nil && there {
 			running = v.Status.Hold.State == spec.WishRunning
 		}
-		mayRest, waits := running && w.mayRest(v, want), running && w.waitsForPort(v, want)
+		mayRest, waits := running && w.mayRest(v, want), running && (w.waitsForPort(v, want) || w.waitsForOther(v, name, want))
 		var lives []*proc
 		for _, p := range w.kernel.procs {
 			if p.scope.ServerKey() == key && p.released && !p.dead {
@@ -191,8 +192,10 @@ func (w *world) checkConverged() {
 	}
 }
 
-// waitsForPort reports whether a server may rightly be as it is, as a living run of another has the port that it shall have.
+// waitsForPort reports whether a server may rightly be as it is, as another has the port that it shall have: a living run, or a server
+// that was declared before and waits for a third.
 func (w *world) waitsForPort(v *reconcile.ServerView, want serverText) bool {
+	says := conditionIs(v, spec.ConditionStalled, "True", "PortConflict")
 	for _, p := range w.kernel.procs {
 		if p.dead || !p.released || p.run == "" || p.scope.ServerKey() == v.Key {
 			continue
@@ -201,15 +204,52 @@ func (w *world) waitsForPort(v *reconcile.ServerView, want serverText) bool {
 		if r == nil || r.Run == nil || r.Run.ID != p.run || r.Run.Launch.Endpoints[0].Port != firstPort+want.port {
 			continue
 		}
-		says := slices.ContainsFunc(v.Status.Conditions, func(c spec.Condition) bool {
-			return c.Type == spec.ConditionStalled && c.Status == "True" && c.Reason == "PortConflict"
-		})
 		if !says && !w.mayRest(v, want) {
 			w.failf("EC-11", "server %s waits for the port of %s and does not say so", v.Key, p.scope)
 		}
 		return says
 	}
-	return false
+	return says && slices.ContainsFunc(serverNames, func(name string) bool {
+		other, there := w.wish.of(name)
+		o := w.loop.Snapshot().Server(spec.Key{Namespace: spec.DefaultNamespace, Name: name})
+		return there && o != nil && o.Key != v.Key && other.port == want.port && w.waitsForOther(o, name, other)
+	})
+}
+
+func conditionIs(v *reconcile.ServerView, kind, status, reason string) bool {
+	return slices.ContainsFunc(v.Status.Conditions, func(c spec.Condition) bool {
+		return c.Type == kind && c.Status == status && strings.HasPrefix(c.Reason, reason)
+	})
+}
+
+// waitsForOther reports whether a server may rightly be as it is, as another that it depends on is not Ready, or as it
+// would wait for itself.
+func (w *world) waitsForOther(v *reconcile.ServerView, name string, want serverText) bool {
+	seen := map[string]bool{}
+	for next, there := want, true; there && next.after != "" && !seen[next.after]; next, there = w.wish.of(next.after) {
+		if seen[next.after] = true; next.after == name {
+			return true // it is refused: see spec.Order
+		}
+	}
+	if want.after == "" || w.ready(want.after) {
+		return false
+	}
+	return conditionIs(v, spec.ConditionReady, "False", "Dependency") || conditionIs(v, spec.ConditionRestartPending, "True", "Dependency")
+}
+
+// ready reports whether the snapshot shows a server as Ready.
+func (w *world) ready(name string) bool {
+	v := w.loop.Snapshot().Server(spec.Key{Namespace: spec.DefaultNamespace, Name: name})
+	return v != nil && conditionIs(v, spec.ConditionReady, "True", "")
+}
+
+// checkAwaited checks that a run begins after those that its server depends on are Ready.
+func (w *world) checkAwaited(o *state.StartOrder) {
+	for _, d := range o.Launch.DependsOn {
+		if !w.ready(d.Name) {
+			w.failf("S24", "a run of %s is to begin, and %s that it depends on is not Ready", o.Launch.Scope, d.Name)
+		}
+	}
 }
 
 // checkPort checks that a run claims the port that is wished.

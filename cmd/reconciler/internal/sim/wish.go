@@ -37,8 +37,9 @@ type serverText struct {
 	profile string
 	stopped bool
 	v       int
-	port    int  // of its endpoint, from firstPort on: another may have the same
-	broken  bool // the file cannot be read as a manifest: its last good content counts
+	port    int    // of its endpoint, from firstPort on: another may have the same
+	after   string // the server that it depends on; "" = none
+	broken  bool   // the file cannot be read as a manifest: its last good content counts
 	good    *serverText
 }
 
@@ -46,7 +47,7 @@ type serverText struct {
 const firstPort = 8212
 
 func (s serverText) String() string {
-	return fmt.Sprintf("profile %s, v %d, port %d, stopped %v, broken %v", s.profile, s.v, firstPort+s.port, s.stopped, s.broken)
+	return fmt.Sprintf("profile %s, v %d, port %d, after %q, stopped %v, broken %v", s.profile, s.v, firstPort+s.port, s.after, s.stopped, s.broken)
 }
 
 var ladders = []string{
@@ -124,11 +125,15 @@ func (s serverText) text(name string) string {
 	if s.profile == "p" {
 		secret = ", s: shared/s"
 	}
+	after := ""
+	if s.after != "" {
+		after = ", dependsOn: [{name: " + s.after + "}]"
+	}
 	return fmt.Sprintf(`apiVersion: reconciler.dev/v1alpha1
 kind: Server
 metadata: {name: %s}
-spec: {profile: %s, state: %s, parameters: {v: %d, port: %d%s}}
-`, name, s.profile, state, s.v, firstPort+s.port, secret)
+spec: {profile: %s, state: %s, parameters: {v: %d, port: %d%s}%s}
+`, name, s.profile, state, s.v, firstPort+s.port, secret, after)
 }
 
 // decode is the shipped decoder, asked once for each text, so that an unchanged object keeps its pointer.
