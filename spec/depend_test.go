@@ -13,7 +13,11 @@ func orderOf(text string, jobs map[string]*JobSpec) Order {
 	o := Order{Launches: map[Key]*Launch{}, Job: func(k Key) *JobSpec { return jobs[k.Name] }}
 	for line := range strings.SplitSeq(text, ", ") {
 		name, on, _ := strings.Cut(line, ":")
-		l := &Launch{Commands: []LaunchCommand{{Name: "live", Requires: RequiresRunning}, {Name: "dead", Requires: RequiresStopped}}}
+		l := &Launch{Commands: []LaunchCommand{
+			{Name: "live", LaunchAction: LaunchAction{Exec: &LaunchExec{}}, Requires: RequiresRunning},
+			{Name: "dead", LaunchAction: LaunchAction{Exec: &LaunchExec{}}, Requires: RequiresStopped},
+			{Name: "said", LaunchAction: LaunchAction{Console: &ConsoleAction{}}, Requires: RequiresAny},
+		}}
 		for d := range strings.FieldsSeq(on) {
 			if job, is := strings.CutPrefix(d, "job/"); is {
 				l.DependsOn = append(l.DependsOn, Dependency{Kind: KindJob, Name: job})
@@ -30,7 +34,7 @@ func orderOf(text string, jobs map[string]*JobSpec) Order {
 // Every server on a cycle is told its way back, and no other is.
 func TestCycles(t *testing.T) {
 	jobs := map[string]*JobSpec{
-		"live": {Server: "b", Command: "live"}, "dead": {Server: "b", Command: "dead"}, "again": {Server: "b", Type: JobRestart},
+		"live": {Server: "b", Command: "live"}, "dead": {Server: "b", Command: "dead"}, "said": {Server: "b", Command: "said"}, "again": {Server: "b", Type: JobRestart},
 	}
 	for _, c := range []struct {
 		order string
@@ -49,6 +53,7 @@ func TestCycles(t *testing.T) {
 			"server/c -> server/a -> server/b -> server/c", "server/d -> server/a -> server/b -> server/c -> server/d"}},
 		{"b: job/dead", nil},
 		{"b: job/live", []string{"server/b -> job/live -> server/b"}},
+		{"b: job/said", []string{"server/b -> job/said -> server/b"}},
 		{"a: job/again, b: a", []string{"server/a -> job/again -> server/b -> server/a", "server/b -> server/a -> job/again -> server/b"}},
 	} {
 		var got []string
