@@ -42,7 +42,7 @@ type Client struct {
 	mu      sync.Mutex
 	host    *Host
 	session *session         // nil while there is none
-	jobs    *session         // for lines and commands, as long as session is there
+	jobs    *session         // for lines, commands and probes, as long as session is there
 	facts   []*observe.Facts // by scope; it is handed out, so every change makes another
 	known   bool
 	welcome Welcome
@@ -275,16 +275,28 @@ func (c *Client) Do(ctx context.Context, o state.DoOrder) (state.Receipt, error)
 	return c.receipt(ctx, OpDo, o)
 }
 
+// Probe asks a run what the keeper alone can ask. An error says that it was not asked, or that nobody knows.
+func (c *Client) Probe(ctx context.Context, o state.ProbeOrder) (observe.Probed, error) {
+	var p observe.Probed
+	err := c.askJobs(ctx, OpProbe, o, &p)
+	return p, err
+}
+
 func (c *Client) receipt(ctx context.Context, op Op, order any) (state.Receipt, error) {
+	var r state.Receipt
+	err := c.askJobs(ctx, op, order, &r)
+	return r, err
+}
+
+// askJobs asks for what may take its time.
+func (c *Client) askJobs(ctx context.Context, op Op, order, answer any) error {
 	c.mu.Lock()
 	s, err := c.jobs, c.err
 	c.mu.Unlock()
 	if s == nil {
-		return state.Receipt{}, fmt.Errorf("%w", err)
+		return fmt.Errorf("%w", err)
 	}
-	var r state.Receipt
-	err = s.ask(ctx, op, order, &r)
-	return r, err
+	return s.ask(ctx, op, order, answer)
 }
 
 // ApplyLive writes live-class fields into a run's record.

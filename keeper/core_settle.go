@@ -177,6 +177,9 @@ func (c *Core) settleMain(s *scope) bool {
 		c.promote(s)
 		return false
 	}
+	if !s.dead {
+		c.kernel.EndProbes(s.place()) // what is asked of a run does not outlive it
+	}
 	s.dead = true
 	if run.Phase == state.Released && s.never == (never{}) {
 		if staged, err := s.proc.Staged(); err == nil && staged {

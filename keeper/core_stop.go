@@ -57,6 +57,7 @@ func (c *Core) Stop(o state.StopOrder, g Guard) error {
 	if err != nil {
 		return err
 	}
+	c.kernel.EndProbes(s.place())
 	c.publish(s)
 	return nil
 }

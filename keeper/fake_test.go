@@ -87,7 +87,8 @@ type fakeKernel struct {
 	wakes     map[spec.Scope]time.Duration
 	watched   map[string][]string
 	delivered []func(*keeper.Core) // news of deliveries
-	onReap    func(*fakeProcess)   // before the effect
+	asked     map[string]*fakeQuestion
+	onReap    func(*fakeProcess) // before the effect
 	onExec    func(*fakeProcess)
 	onDeliver func(keeper.Place, keeper.Delivery) // before the effect
 }
@@ -95,7 +96,7 @@ type fakeKernel struct {
 func newFakeKernel() *fakeKernel {
 	return &fakeKernel{
 		boot: 1, pids: 100, processes: map[int]*fakeProcess{}, cgroups: map[string]bool{}, folders: map[string]bool{},
-		secrets: map[string]string{}, attached: map[string]bool{}, collected: map[string]bool{}, wakes: map[spec.Scope]time.Duration{}, watched: map[string][]string{},
+		asked: map[string]*fakeQuestion{}, secrets: map[string]string{}, attached: map[string]bool{}, collected: map[string]bool{}, wakes: map[spec.Scope]time.Duration{}, watched: map[string][]string{},
 		onReap: func(*fakeProcess) {}, onExec: func(*fakeProcess) {}, onDeliver: func(keeper.Place, keeper.Delivery) {},
 	}
 }
@@ -310,6 +311,33 @@ func (k *fakeKernel) KillTree(p keeper.Place) error {
 	}
 	k.point()
 	return nil
+}
+
+// fakeQuestion is one to a run that nobody has answered yet.
+type fakeQuestion struct {
+	keeper.Probing
+	told func(observe.Probed)
+}
+
+// Probe keeps a question until it is answered or ended, by the run and what it is for.
+func (k *fakeKernel) Probe(p keeper.Place, q keeper.Probing, told func(observe.Probed)) {
+	k.point()
+	key := p.RunID + "/" + string(q.For)
+	if k.asked[key] != nil {
+		told(observe.NotRun("it is being asked"))
+		return
+	}
+	k.asked[key] = &fakeQuestion{q, told}
+}
+
+func (k *fakeKernel) EndProbes(p keeper.Place) {
+	k.point()
+	for key, q := range k.asked {
+		if strings.HasPrefix(key, p.RunID+"/") {
+			delete(k.asked, key)
+			q.told(observe.NotRun("it ends"))
+		}
+	}
 }
 
 // Deliver hands a line over at once; that is told when somebody asks (see [fakeKernel.tell]).

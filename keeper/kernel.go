@@ -76,6 +76,12 @@ type Kernel interface {
 	// became of the line, within the delivery's time and once. The lines of one run are handed over one after the other.
 	Deliver(Place, Delivery)
 
+	// Probe asks a run beside everything else: it returns at once, and told is called once, by anybody, with what came of it, within
+	// the probing's time and a moment. What is being asked already is not asked twice at a time: it is NotRun.
+	Probe(p Place, q Probing, told func(observe.Probed))
+	// EndProbes ends at once what is being asked of a run, which is NotRun then.
+	EndProbes(Place)
+
 	// Collect starts reading what a program of this launch writes on its two outputs, and goes on with it after a crash. The end
 	// of it is kept; after a crash, of a program with secrets nothing is.
 	Collect(Place, *spec.Launch) error

@@ -39,6 +39,7 @@ type linux struct {
 	notify  string              // where runs may speak of themselves
 	users   *users
 	lines   *lines
+	probes  probes
 	orphans orphans
 
 	anchorFd   int // pidfd of the anchor; -1 = there is none
@@ -83,7 +84,7 @@ func newLinux(loop *pump.Loop, p *pump.Pump, runs []string, cfg Config) (*linux,
 		return nil, err
 	}
 	k := &linux{
-		proc: kernel, stager: stager, pump: p, loop: loop, runs: runs, logs: cfg.Layout.Logs(), logged: listLogs(cfg.Layout.Logs()), notify: cfg.Layout.NotifySocket(), users: newUsers(), lines: newLines(), log: cfg.Log, anchorFd: -1,
+		proc: kernel, stager: stager, pump: p, loop: loop, runs: runs, logs: cfg.Layout.Logs(), logged: listLogs(cfg.Layout.Logs()), notify: cfg.Layout.NotifySocket(), users: newUsers(), lines: newLines(), probes: newProbes(), log: cfg.Log, anchorFd: -1,
 		made: map[string]struct{}{}, mains: map[int]struct{}{}, seen: map[string][]state.Identity{}, polled: map[string]spec.Scope{},
 		wakes: map[spec.Scope]time.Duration{}, collectors: map[string]*collector{}, terminals: map[string]*runTerminal{}, poke: func() {},
 		settle: func(spec.Scope) {}, logSeen: func(spec.Scope, int64) {}, delivered: func(spec.Scope, DeliveryRef, Outcome) {}, pause: func() func() { return func() {} },

@@ -32,8 +32,9 @@ const (
 	OpStart     Op = "start"
 	OpStop      Op = "stop"
 	OpStep      Op = "step"
-	OpSend      Op = "send" // answered by a Receipt when it is known what became of the line
-	OpDo        Op = "do"   // answered by a Receipt when the command has ended
+	OpSend      Op = "send"  // answered by a Receipt when it is known what became of the line
+	OpDo        Op = "do"    // answered by a Receipt when the command has ended
+	OpProbe     Op = "probe" // answered by an [observe.Probed] when it is known
 	OpApplyLive Op = "applyLive"
 	OpMarkReady Op = "markReady"
 	OpArchive   Op = "archive"
@@ -126,7 +127,7 @@ const (
 	PurposeControl Purpose = "Control" // orders and facts; a newer one fences the older
 	PurposeQuery   Purpose = "Query"   // looks only
 	PurposeLogs    Purpose = "Logs"
-	// PurposeJobs is for lines and commands, which may take their time: beside a control connection, of its session and process.
+	// PurposeJobs is for lines, commands and probes, which may take their time: beside a control connection, of its session and process.
 	PurposeJobs   Purpose = "Jobs"
 	PurposeInside Purpose = "Inside" // of a process in a run: everybody may connect, and proves itself by what the kernel says of it
 )

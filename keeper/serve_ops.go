@@ -58,6 +58,8 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 		return c.send(ctx, m, received)
 	case OpDo:
 		return c.command(ctx, m, received)
+	case OpProbe:
+		return c.probe(ctx, m, received)
 	case OpStart, OpStop, OpStep, OpApplyLive, OpMarkReady, OpArchive, OpRetire, OpHost, OpShutdown:
 		return nil, c.order(ctx, m, received)
 	}
@@ -71,7 +73,7 @@ func (c *serverConn) order(ctx context.Context, m Message, received time.Time) e
 
 // orderAs calls do for an order on a control connection of the newest session, in time.
 func (c *serverConn) orderAs(ctx context.Context, m Message, received time.Time, do func(Guard) error) error {
-	jobs := c.hello.Purpose == PurposeJobs && (m.Op == OpDo || m.Op == OpSend)
+	jobs := c.hello.Purpose == PurposeJobs && (m.Op == OpDo || m.Op == OpSend || m.Op == OpProbe)
 	if c.hello.Purpose != PurposeControl && !jobs {
 		return refuse(CheckSession, "orders need a control connection")
 	}
@@ -220,6 +222,25 @@ func (c *serverConn) command(ctx context.Context, m Message, received time.Time)
 		return r, nil
 	case <-ctx.Done():
 		return nil, errors.New("the command has not ended yet: its id tells what becomes of it")
+	}
+}
+
+// probe asks a run and waits for what comes of it, without a place among the orders.
+func (c *serverConn) probe(ctx context.Context, m Message, received time.Time) (any, error) {
+	told := make(chan observe.Probed, 1)
+	err := c.orderAs(ctx, m, received, func(g Guard) error {
+		return decoded(m, func(o state.ProbeOrder) error {
+			return c.srv.core.Probe(o, g, func(p observe.Probed) { told <- p })
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case p := <-told:
+		return p, nil
+	case <-ctx.Done(): // nobody listens any more
+		return nil, ctx.Err()
 	}
 }
 

@@ -29,6 +29,8 @@ type Executor interface {
 	// goes on when nobody waits for it any more. An error of the kind that names a check says that nothing was done; any other
 	// that nobody knows, and Recall asks what became of it.
 	Do(context.Context, state.DoOrder) (state.Receipt, error)
+	// Probe asks a run what the keeper alone can ask. An error says that it was not asked, or that nobody knows.
+	Probe(context.Context, state.ProbeOrder) (observe.Probed, error)
 	// Listening tells who listens on the endpoints of those of the runs that live.
 	Listening(context.Context, []observe.RunName) ([]observe.RunListening, error)
 }

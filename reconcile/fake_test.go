@@ -54,6 +54,8 @@ type host struct {
 	checked int
 	counted int
 	players int
+	probed  map[spec.Purpose]int // how often the keeper was asked
+	finds   map[spec.Purpose]observe.Probed
 
 	jobs     map[string]JobMemory
 	wanted   map[string]*spec.Accepted[spec.Job]
@@ -74,6 +76,7 @@ func newHost(t testing.TB) *host {
 		records: map[spec.Scope]*observe.Facts{}, ignoresTerm: map[string]bool{}, refuse: map[string]error{},
 		memories: map[string]Memory{}, profiles: map[string]*spec.Accepted[spec.Profile]{},
 		servers: map[string]*spec.Accepted[spec.Server]{}, checks: map[string]error{}, heard: map[string]observe.Listening{}, asked: map[string]string{},
+		probed: map[spec.Purpose]int{}, finds: map[spec.Purpose]observe.Probed{},
 		jobs: map[string]JobMemory{}, wanted: map[string]*spec.Accepted[spec.Job]{}, commands: newCommands(), allows: &openHost,
 	}
 	h.restart()
@@ -278,6 +281,20 @@ func (h *host) Check(_ context.Context, e spec.LaunchEndpoint, p *spec.LaunchPro
 		h.t.Errorf("endpoint %s is asked what %s is to be asked", e.Name, p.Endpoint())
 	}
 	return h.checks[e.Name]
+}
+
+// Probe is what the keeper finds, by what it is asked for: that all is well, if it is not said otherwise.
+func (h *host) Probe(_ context.Context, o state.ProbeOrder) (observe.Probed, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.records[o.Scope]; f == nil || f.Run.ID != o.RunID {
+		h.t.Errorf("%s is asked by a run that it does not have", o.Scope)
+	}
+	h.probed[o.For]++
+	if a, ok := h.finds[o.For]; ok {
+		return a, h.refuse["Probe"]
+	}
+	return observe.Probed{Result: observe.ProbePassed, Count: h.players}, h.refuse["Probe"]
 }
 
 func (h *host) Count(_ context.Context, e spec.LaunchEndpoint, _ *spec.LaunchPlayers) (int, error) {

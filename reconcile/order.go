@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/observe/probe"
 	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
 )
@@ -41,11 +43,12 @@ type CommandOrder struct {
 }
 
 // playersTimeout is how long a server may take to say how many play.
-const playersTimeout = 3 * time.Second
+const playersTimeout = spec.PlayersSeconds * time.Second
 
-// CheckOrder asks an endpoint of a run: whether it is Ready or lives, by Probe, or how many play, by Players.
+// CheckOrder asks an endpoint of a run: whether it is Ready or lives, by Probe, or how many play, by Players. Some are asked
+// through the keeper.
 type CheckOrder struct {
-	For      purpose
+	For      spec.Purpose
 	RunID    string
 	Endpoint spec.LaunchEndpoint
 	Probe    *spec.LaunchProbe
@@ -98,7 +101,7 @@ func (o Order) CarryOut(ctx context.Context, e Executor, store Store, jobs JobSt
 	case o.Save != nil:
 		return o.Save.write(ctx, store, jobs)
 	case o.Check != nil:
-		return o.Check.carryOut(ctx, c)
+		return o.Check.carryOut(ctx, o.Scope, e, c)
 	case o.Look != nil:
 		found, err := e.Listening(ctx, o.Look.Runs)
 		o.Look.Found = found
@@ -111,7 +114,10 @@ func (o Order) CarryOut(ctx context.Context, e Executor, store Store, jobs JobSt
 	return errors.New("cannot carry out an order without content")
 }
 
-func (o *CheckOrder) carryOut(ctx context.Context, c Checker) (err error) {
+func (o *CheckOrder) carryOut(ctx context.Context, scope spec.Scope, e Executor, c Checker) (err error) {
+	if o.ThroughKeeper() {
+		return o.Take(e.Probe(ctx, o.Probing(scope)))
+	}
 	if o.Players != nil {
 		o.Count, err = c.Count(ctx, o.Endpoint, o.Players)
 		return err
@@ -119,13 +125,41 @@ func (o *CheckOrder) carryOut(ctx context.Context, c Checker) (err error) {
 	return c.Check(ctx, o.Endpoint, o.Probe)
 }
 
+// ThroughKeeper reports whether only the keeper can ask.
+func (o *CheckOrder) ThroughKeeper() bool {
+	if o.Players != nil {
+		return o.Players.HTTP != nil
+	}
+	return o.Probe.HTTP != nil
+}
+
+// Probing is the order for the keeper.
+func (o *CheckOrder) Probing(scope spec.Scope) state.ProbeOrder {
+	return state.ProbeOrder{Scope: scope, RunID: o.RunID, For: o.For, At: o.Endpoint.Address}
+}
+
+// Take is the answer to the order from what the keeper answered. That it did not is nobody's failure.
+func (o *CheckOrder) Take(p observe.Probed, err error) error {
+	switch {
+	case err != nil:
+		return probe.CannotRun(err)
+	case p.Result == observe.ProbePassed:
+		o.Count = p.Count
+		return nil
+	case p.Result == observe.ProbeFailed:
+		return errors.New(p.Detail)
+	}
+	return probe.CannotRun(errors.New(p.Detail))
+}
+
+// probePatience is how long after its own time the keeper's answer to a question is waited for: whether that was over is for the
+// keeper to say.
+const probePatience = 5 * time.Second
+
 // timeout is how long an order may take.
 func (o Order) timeout() time.Duration {
-	if o.Check != nil && o.Check.Players != nil {
-		return playersTimeout
-	}
 	if o.Check != nil {
-		return time.Duration(max(o.Check.Probe.TimeoutSeconds, 1)) * time.Second
+		return o.Check.timeout()
 	}
 	if o.Look != nil {
 		return lookTimeout
@@ -134,6 +168,17 @@ func (o Order) timeout() time.Duration {
 		return o.Do.Within
 	}
 	return orderTimeout
+}
+
+func (o *CheckOrder) timeout() time.Duration {
+	limit := playersTimeout
+	if o.Players == nil {
+		limit = time.Duration(max(o.Probe.TimeoutSeconds, 1)) * time.Second
+	}
+	if o.ThroughKeeper() {
+		limit += probePatience
+	}
+	return limit
 }
 
 // detail tells orders of one kind for one scope apart: the delivery that one is about, or what a run is asked for.

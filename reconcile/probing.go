@@ -10,17 +10,6 @@ import (
 	"reconciler.dev/reconciler/state"
 )
 
-// purpose is what a run is asked for.
-type purpose string
-
-// The purposes. What a failure of each leads to is not a matter of the asking: readiness only tells, liveness acts, players are
-// counted.
-const (
-	forReadiness purpose = "Readiness"
-	forLiveness  purpose = "Liveness"
-	forPlayers   purpose = "Players"
-)
-
 // question is what one endpoint of the live run is asked again and again.
 type question struct {
 	probe    *spec.LaunchProbe   // of readiness and liveness; nil = nothing is asked
@@ -28,13 +17,14 @@ type question struct {
 	tally    probe.Tally
 	next     time.Duration // when it is due, on the uptime clock
 	inFlight bool
-	unrun    bool // the last one could not be carried out
+	unrun    bool   // the last one could not be carried out
+	failure  string // why the last one failed, where that may be shown; "" = it did not, or it may not be
 }
 
 // endpoint is the name of who is asked; "" = nobody is.
 func (q *question) endpoint() string {
 	if q.players != nil {
-		return q.players.Query.Endpoint
+		return q.players.Endpoint()
 	}
 	return q.probe.Endpoint()
 }
@@ -65,11 +55,11 @@ type crowd struct {
 }
 
 // of is the question for a purpose.
-func (p *probing) of(why purpose) *question {
+func (p *probing) of(why spec.Purpose) *question {
 	switch why {
-	case forLiveness:
+	case spec.ForLiveness:
 		return &p.liveness
-	case forPlayers:
+	case spec.ForPlayers:
 		return &p.players
 	}
 	return &p.readiness
@@ -113,12 +103,15 @@ func (p *probing) note(c *CheckOrder, err error, now state.Moment) {
 	}
 	q.inFlight = false
 	switch {
-	case c.For == forPlayers:
+	case c.For == spec.ForPlayers:
 		p.crowd.note(c.Count, err == nil, now.Wall)
 	case probe.NotRun(err):
 		q.unrun = true
 	default:
-		q.unrun = false
+		q.unrun, q.failure = false, ""
+		if err != nil && c.ThroughKeeper() {
+			q.failure = err.Error()
+		}
 		q.tally.Note(err == nil, q.probe)
 	}
 }
@@ -151,8 +144,8 @@ func (d *decision) ask(s *standing, run *observe.RunFacts, now state.Moment) {
 	if !s.heard || d.sit != up || s.probing.runID != run.ID {
 		return
 	}
-	for _, why := range []purpose{forReadiness, forLiveness, forPlayers} {
-		if why != forReadiness && run.ReadyAt.IsZero() {
+	for _, why := range []spec.Purpose{spec.ForReadiness, spec.ForLiveness, spec.ForPlayers} {
+		if why != spec.ForReadiness && run.ReadyAt.IsZero() {
 			continue
 		}
 		q := s.probing.of(why)

@@ -59,6 +59,8 @@ func probedOf(run *observe.RunFacts, p probing) readiness {
 		return unasked(run, p, endpoint)
 	case p.readiness.tally.Passing:
 		return readiness{conditionTrue, "ProbeSucceeded", "endpoint " + endpoint + " answers"}
+	case p.readiness.failure != "":
+		return readiness{conditionFalse, "ProbeFailed", p.readiness.failure}
 	}
 	return readiness{conditionFalse, "ProbeFailed", "endpoint " + endpoint + " does not answer as declared"}
 }

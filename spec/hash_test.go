@@ -133,6 +133,10 @@ func likeFor(l *Launch, row string) {
 		"readinessProbe.socket.": func() { socketOf(l, "spec.readinessProbe") },
 		"readinessProbe.query.":  func() { queryOf(l, "spec.readinessProbe") },
 		"readinessProbe.proxy.":  func() { proxyOf(l, "spec.readinessProbe") },
+		"readinessProbe.http.":   func() { requestOf(l, "spec.readinessProbe") },
+		"livenessProbe.http.":    func() { requestOf(l, "spec.livenessProbe") },
+		"spec.players.http.":     func() { requestOf(l, "spec.players") },
+		"spec.players.field":     func() { requestOf(l, "spec.players") },
 		"livenessProbe.log.":     func() { probeOf(l, "spec.livenessProbe").Log = []string{"a"} },
 		"livenessProbe.socket.":  func() { socketOf(l, "spec.livenessProbe") },
 		"livenessProbe.query.":   func() { queryOf(l, "spec.livenessProbe") },
@@ -216,6 +220,15 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		},
 		"spec.actions.commands[].http.headers": func(l *Launch, turned bool) {
 			requestCommand(l).Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
+		},
+		"spec.readinessProbe.http.headers": func(l *Launch, turned bool) {
+			requestOf(l, "spec.readinessProbe").Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
+		},
+		"spec.livenessProbe.http.headers": func(l *Launch, turned bool) {
+			requestOf(l, "spec.livenessProbe").Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
+		},
+		"spec.players.http.headers": func(l *Launch, turned bool) {
+			requestOf(l, "spec.players").Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
 		},
 		"spec.actions.commands[].exec.args": func(l *Launch, turned bool) { execCommand(l).Args = pair("a", "b", turned) },
 		"spec.actions.commands[].before":    func(l *Launch, turned bool) { l.Commands[0].Before = pair("a", "b", turned) },

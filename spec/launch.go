@@ -147,8 +147,20 @@ type LaunchEndpoint struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// LaunchProbe is a resolved probe; exactly one of Log, Socket, Query, Proxy and Notify is set.
+// Purpose is what a run is asked for.
+type Purpose string
+
+// The purposes. What a failure of each leads to is not a matter of the asking: readiness only tells, liveness acts, players are
+// counted.
+const (
+	ForReadiness Purpose = "Readiness"
+	ForLiveness  Purpose = "Liveness"
+	ForPlayers   Purpose = "Players"
+)
+
+// LaunchProbe is a resolved probe; exactly one of HTTP, Log, Socket, Query, Proxy and Notify is set.
 type LaunchProbe struct {
+	HTTP             *HTTPAction  `json:"http,omitempty"`
 	Log              []string     `json:"log,omitempty"` // literals, any of which latches until the run ends
 	Socket           *SocketProbe `json:"socket,omitempty"`
 	Query            *Query       `json:"query,omitempty"`
@@ -171,6 +183,8 @@ type SocketProbe struct {
 func (p *LaunchProbe) Endpoint() string {
 	switch {
 	case p == nil:
+	case p.HTTP != nil:
+		return p.HTTP.Endpoint
 	case p.Socket != nil:
 		return p.Socket.Endpoint
 	case p.Query != nil:
@@ -187,10 +201,24 @@ type ProxyProbe struct {
 	URL      string `json:"url,omitempty"`
 }
 
-// LaunchPlayers says how the players are counted.
+// LaunchPlayers says how the players are counted; exactly one of Query and HTTP is set.
 type LaunchPlayers struct {
-	Query         *Query `json:"query"`
-	PeriodSeconds int64  `json:"periodSeconds"`
+	Query *Query `json:"query,omitempty"`
+	// HTTP is answered by a JSON document that has their number at Field: names of members, joined by dots.
+	HTTP          *HTTPAction `json:"http,omitempty"`
+	Field         string      `json:"field,omitempty"`
+	PeriodSeconds int64       `json:"periodSeconds"`
+}
+
+// Endpoint is the name of the endpoint that is asked.
+func (p *LaunchPlayers) Endpoint() string {
+	switch {
+	case p.HTTP != nil:
+		return p.HTTP.Endpoint
+	case p.Query != nil:
+		return p.Query.Endpoint
+	}
+	return ""
 }
 
 // RestartPolicy is when and how fast an ended run is followed by the next.

@@ -331,6 +331,9 @@ func applyFault(t *testing.T, l *Launch, c ec3Case, set func(*Launch, string, in
 		case "spec.actions.commands[].http.headers":
 			a := requestCommand(l)
 			a.Headers = append(a.Headers, a.Headers[0])
+		case "spec.readinessProbe.http.headers", "spec.livenessProbe.http.headers", "spec.players.http.headers":
+			a := requestOf(l, strings.TrimSuffix(c.row, ".http.headers"))
+			a.Headers = append(a.Headers, a.Headers[0])
 		case "spec.actions.commands[].parameters":
 			l.Commands[0].Parameters = append(l.Commands[0].Parameters, l.Commands[0].Parameters[0])
 		default:

@@ -49,7 +49,7 @@ func (c *actionCheck) action(field string, a *LaunchAction) {
 		c.exec(field+".exec", a.Exec)
 	}
 	if a.HTTP != nil {
-		c.request(field+".http", a.HTTP)
+		c.request(c.list+"[].http", field+".http", a.HTTP)
 	}
 }
 

@@ -14,6 +14,9 @@ const (
 	defaultPlayersPeriod = 15
 )
 
+// PlayersSeconds is how long a server may take to say how many play.
+const PlayersSeconds = 3
+
 // probe resolves a probe; field is where it stands.
 func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
 	if p == nil {
@@ -26,6 +29,8 @@ func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
 		SuccessThreshold: valueOr(p.SuccessThreshold, defaultProbeSuccess),
 	}
 	switch {
+	case p.HTTP != nil:
+		l.HTTP = r.request(p.HTTP, field+".http")
 	case p.Log != nil:
 		l.Log = slices.Clone(p.Log.Contains)
 	case p.Socket != nil:
@@ -60,15 +65,21 @@ func (r *resolver) bytes(s *SocketCheck, text, field string) []byte {
 
 func (r *resolver) players() *LaunchPlayers {
 	p := r.profile.Players
-	switch {
-	case p == nil:
+	if p == nil {
 		return nil
-	case p.Query == nil:
+	}
+	l := &LaunchPlayers{PeriodSeconds: valueOr(p.PeriodSeconds, defaultPlayersPeriod)}
+	switch {
+	case p.HTTP != nil:
+		l.HTTP, l.Field = r.request(p.HTTP, "spec.players.http"), p.Field
+	case p.Query != nil:
+		q := *p.Query
+		l.Query = &q
+	default:
 		r.fault("spec.players", FaultForbidden, "", notAvailable)
 		return nil
 	}
-	q := *p.Query
-	return &LaunchPlayers{Query: &q, PeriodSeconds: valueOr(p.PeriodSeconds, defaultPlayersPeriod)}
+	return l
 }
 
 // The members of a launch's probe by their names, in the order of the union.
@@ -76,7 +87,7 @@ func (p *LaunchProbe) members() (names []string) {
 	for _, m := range []struct {
 		name string
 		set  bool
-	}{{"socket", p.Socket != nil}, {"log", p.Log != nil}, {"query", p.Query != nil}, {"proxy", p.Proxy != nil}, {"notify", p.Notify}} {
+	}{{"http", p.HTTP != nil}, {"socket", p.Socket != nil}, {"log", p.Log != nil}, {"query", p.Query != nil}, {"proxy", p.Proxy != nil}, {"notify", p.Notify}} {
 		if m.set {
 			names = append(names, m.name)
 		}
@@ -96,7 +107,10 @@ func (c *launchCheck) probe(at string, p *LaunchProbe, l *Launch, liveness bool)
 		}
 		c.fault(at, kind, "", "must have exactly one of "+quoted(probeUnion))
 	}
-	declared := &Probe{SuccessThreshold: &p.SuccessThreshold}
+	declared := &Probe{SuccessThreshold: &p.SuccessThreshold, HTTP: p.HTTP.declared()}
+	if p.HTTP != nil {
+		(&actionCheck{launchCheck: c}).request(at+".http", at+".http", p.HTTP)
+	}
 	if p.Log != nil {
 		declared.Log = &LogCheck{Contains: p.Log}
 		c.logTexts(at+".log.contains", p.Log)
@@ -146,16 +160,27 @@ func (c *launchCheck) query(at string, q *Query) {
 func (c *launchCheck) players(l *Launch) {
 	const at = "spec.players"
 	p := l.Players
-	switch {
-	case p == nil:
-		return
-	case p.Query == nil:
-		c.fault(at, FaultRequired, "", "must have exactly one of "+quoted(playersUnion))
+	if p == nil {
 		return
 	}
-	c.query(at+".query", p.Query)
+	if (p.Query == nil) == (p.HTTP == nil) {
+		kind := FaultInvalid
+		if p.Query == nil {
+			kind = FaultRequired
+		}
+		c.fault(at, kind, "", "must have exactly one of "+quoted(playersUnion))
+	}
+	if p.Query != nil {
+		c.query(at+".query", p.Query)
+	}
+	if p.HTTP != nil {
+		(&actionCheck{launchCheck: c}).request(at+".http", at+".http", p.HTTP)
+	}
+	if p.HTTP != nil || p.Field != "" {
+		c.row(at+".field", "", p.Field)
+	}
 	var root *path
-	c.rules().query(declaredEndpoints(l), p.Query, root.field(at+".query"))
+	c.rules().players(declaredEndpoints(l), &Players{Query: p.Query, HTTP: p.HTTP.declared(), Field: p.Field}, root.field(at))
 	c.number(at+".periodSeconds", "", p.PeriodSeconds)
 }
 
@@ -164,6 +189,9 @@ func (h *hasher) probe(name string, p *LaunchProbe) {
 		return
 	}
 	h.always(name, "")
+	if p.HTTP != nil {
+		h.request(p.HTTP)
+	}
 	for _, literal := range slices.Sorted(slices.Values(p.Log)) {
 		h.always("log", literal)
 	}
@@ -194,6 +222,10 @@ func (h *hasher) players(p *LaunchPlayers) {
 	if p != nil {
 		h.always("players", "")
 		h.query(p.Query)
+		if p.HTTP != nil {
+			h.request(p.HTTP)
+			h.always("field", p.Field)
+		}
 		h.number("periodSeconds", p.PeriodSeconds, defaultPlayersPeriod)
 	}
 }

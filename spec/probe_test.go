@@ -11,7 +11,7 @@ func probeOf(l *Launch, at string) *LaunchProbe {
 	if at == "spec.livenessProbe" {
 		p = l.Liveness
 	}
-	p.Log, p.Socket = nil, nil
+	p.Log, p.Socket, p.HTTP = nil, nil, nil
 	return p
 }
 
@@ -31,6 +31,16 @@ func proxyOf(l *Launch, at string) *ProxyProbe {
 	p := probeOf(l, at)
 	p.Proxy = &ProxyProbe{Endpoint: "a"}
 	return p.Proxy
+}
+
+func requestOf(l *Launch, at string) *HTTPAction {
+	if at == "spec.players" {
+		l.Players.Query, l.Players.HTTP, l.Players.Field = nil, goodRequest(), "a"
+		return l.Players.HTTP
+	}
+	p := probeOf(l, at)
+	p.HTTP = goodRequest()
+	return p.HTTP
 }
 
 // Both probes and the counting of players in the tables of launchcheck_test.go.
@@ -64,6 +74,27 @@ func init() {
 			emptyIsAbsent[at+row], isBytes[at+row] = true, true
 		}
 		emptyIsAbsent[at+".proxy.url"] = true
+	}
+	for _, at := range []string{"spec.readinessProbe", "spec.livenessProbe", "spec.players"} {
+		for row, set := range map[string]func(a *HTTPAction, s string){
+			"endpoint":           func(a *HTTPAction, s string) { a.Endpoint = s },
+			"scheme":             func(a *HTTPAction, s string) { a.Scheme = s },
+			"method":             func(a *HTTPAction, s string) { a.Method = s },
+			"path":               func(a *HTTPAction, s string) { a.Path = s },
+			"body":               func(a *HTTPAction, s string) { a.Body = s },
+			"headers[].name":     func(a *HTTPAction, s string) { a.Headers[0].Name = s },
+			"headers[].value":    func(a *HTTPAction, s string) { a.Headers[0].Value = s },
+			"basicAuth.username": func(a *HTTPAction, s string) { a.BasicAuth.Username = s },
+			"basicAuth.password": func(a *HTTPAction, s string) { a.BasicAuth.Password = s },
+		} {
+			launchSetters[at+".http."+row] = func(l *Launch, s string, _ int64) { set(requestOf(l, at), s) }
+		}
+		launchLists[at+".http.headers"] = func(l *Launch, n int) { requestOf(l, at).Headers = make([]HTTPHeader, n) }
+		notInLaunch = append(notInLaunch, at+".http", at+".http.basicAuth")
+	}
+	launchSetters["spec.players.field"] = func(l *Launch, s string, _ int64) {
+		requestOf(l, "spec.players")
+		l.Players.Field = s
 	}
 	launchSetters["spec.startDeadlineSeconds"] = func(l *Launch, _ string, n int64) { l.StartDeadlineSeconds = n }
 	launchSetters["spec.players.query.protocol"] = func(l *Launch, s string, _ int64) { l.Players.Query.Protocol = s }
@@ -107,6 +138,8 @@ func TestProbesInHashes(t *testing.T) {
 		{"which probe it is", "livenessProbe: {proxy: {endpoint: socks, url: \"http://example.org/\"}}", "", true},
 		{"the deadline", "600", "601", true},
 		{"no deadline", "  startDeadlineSeconds: 600\n", "", true},
+		{"a request", "readinessProbe: {query: {protocol: OpenTTD, endpoint: game}}", "readinessProbe: {http: {endpoint: game}}", true},
+		{"a request for the number of players", "players: {query: {protocol: OpenTTD, endpoint: game}}", "players: {http: {endpoint: game}, field: a}", true},
 		{"no players", "  players: {query: {protocol: OpenTTD, endpoint: game}}\n", "", true},
 		{"how often they are counted", "endpoint: game}}\n---", "endpoint: game}, periodSeconds: 16}\n---", true},
 		{"the defaults", "http://example.org/\"}}", "http://example.org/\"}, periodSeconds: 10, timeoutSeconds: 1, failureThreshold: 3, successThreshold: 1}", false},
@@ -140,6 +173,11 @@ func TestProbeIsAUnion(t *testing.T) {
 		{"nothing", func(l *Launch) { l.Liveness.Socket = nil }, "spec.livenessProbe"},
 		{"two things", func(l *Launch) { l.Readiness.Query = &Query{Protocol: "OpenTTD", Endpoint: "a"} }, "spec.readinessProbe"},
 		{"players by nothing", func(l *Launch) { l.Players.Query = nil }, "spec.players"},
+		{"players by two things", func(l *Launch) { l.Players.HTTP, l.Players.Field = goodRequest(), "a" }, "spec.players"},
+		{"a field of no document", func(l *Launch) { l.Players.Field = "a" }, "spec.players.field"},
+		{"a request to nobody", func(l *Launch) { requestOf(l, "spec.readinessProbe").Endpoint = "b" }, "spec.readinessProbe.http.endpoint"},
+		{"players of nobody", func(l *Launch) { requestOf(l, "spec.players").Endpoint = "b" }, "spec.players.http.endpoint"},
+		{"two authorizations", func(l *Launch) { requestOf(l, "spec.livenessProbe").Headers[0].Name = "AUTHORIZATION" }, "spec.livenessProbe.http.basicAuth"},
 		{"a log for liveness", func(l *Launch) { l.Liveness.Socket, l.Liveness.Log = nil, []string{"a"} }, "spec.livenessProbe.log"},
 		{"successes for liveness", func(l *Launch) { l.Liveness.SuccessThreshold = 2 }, "spec.livenessProbe.successThreshold"},
 		{"a proxy that is none", func(l *Launch) {

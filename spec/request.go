@@ -56,9 +56,8 @@ func (a *HTTPAction) filled(fill func(text string, escape func(string) string) s
 	return &f
 }
 
-// request judges a request; field is where it stands.
-func (c *actionCheck) request(field string, a *HTTPAction) {
-	row := c.list + "[].http"
+// request judges a request; row is its own in the table, field where it stands.
+func (c *actionCheck) request(row, field string, a *HTTPAction) {
 	c.row(row+".endpoint", field+".endpoint", a.Endpoint)
 	c.row(row+".scheme", field+".scheme", a.Scheme)
 	c.row(row+".method", field+".method", a.Method)
@@ -81,8 +80,14 @@ func (c *actionCheck) request(field string, a *HTTPAction) {
 
 // endpointOf holds a request to an endpoint of the launch.
 func (c *launchCheck) endpointOf(l *Launch, field string, a *HTTPAction) {
+	var root *path
+	c.rules().http(declaredEndpoints(l), a.declared(), root.field(field+".http"))
+}
+
+// declared is a request as a manifest would have it, as far as the rules between its fields look at it; nil of nil.
+func (a *HTTPAction) declared() *HTTP {
 	if a == nil {
-		return
+		return nil
 	}
 	h := &HTTP{Endpoint: a.Endpoint}
 	for _, x := range a.Headers {
@@ -91,8 +96,7 @@ func (c *launchCheck) endpointOf(l *Launch, field string, a *HTTPAction) {
 	if a.BasicAuth != nil {
 		h.BasicAuth = &BasicAuth{}
 	}
-	var root *path
-	c.rules().http(declaredEndpoints(l), h, root.field(field+".http"))
+	return h
 }
 
 // declaredEndpoints is a profile of a launch's endpoints, for the rules that look for one.

@@ -37,13 +37,13 @@ func profileFields() *schema {
 			live.field("address", text(1, 256, ruleAddress).expands()),
 			live.field("appProtocol", word(AppHTTP, AppSOCKS5, AppMixed)),
 		), 0, 32).keyed("name")),
-		live.field("readinessProbe", probeSchema(live, live, later)),
-		live.field("livenessProbe", livenessRules(probeSchema(live, later, later))),
+		live.field("readinessProbe", probeSchema(live, live, later, later)),
+		live.field("livenessProbe", livenessRules(probeSchema(live, later, later, later))),
 		live.field("startDeadlineSeconds", integer(1, 86400)),
 		live.field("players", playersRules(object(
 			live.field("query", querySchema(live)),
-			later.field("http", httpSchema(later)),
-			later.field("field", text(1, 256, ruleJSONPath)),
+			live.field("http", httpSchema(live)),
+			live.field("field", text(1, 256, ruleJSONPath)),
 			live.field("periodSeconds", integer(1, 3600), def(15)),
 		).oneOf(playersUnion...))),
 		filesField(),
@@ -175,11 +175,11 @@ var playersUnion = []string{"query", "http"}
 
 var probeUnion = []string{"exec", "http", "socket", "log", "query", "proxy", "notify"}
 
-// probeSchema is a Probe: what needs neither a program nor a secret is as old as simple says, notify as it says, the rest as rest says.
-func probeSchema(simple, notify, rest level) *schema {
+// probeSchema is a Probe: notify, exec and the credentials for a proxy are as old as their levels say, all else as simple says.
+func probeSchema(simple, notify, exec, credentials level) *schema {
 	return object(
-		rest.field("exec", execSchema(rest)),
-		rest.field("http", httpSchema(rest)),
+		exec.field("exec", execSchema(exec)),
+		simple.field("http", httpSchema(simple)),
 		simple.field("socket", socketRules(object(
 			simple.field("endpoint", label(), required),
 			simple.field("send", text(1, 8192, ruleText)),
@@ -193,7 +193,7 @@ func probeSchema(simple, notify, rest level) *schema {
 		simple.field("proxy", object(
 			simple.field("endpoint", label(), required),
 			simple.field("url", text(1, 2048, ruleURL)),
-			rest.field("basicAuth", basicAuthSchema(rest)),
+			credentials.field("basicAuth", basicAuthSchema(credentials)),
 		)),
 		notify.field("notify", object()),
 		simple.field("periodSeconds", integer(1, 3600), def(10)),

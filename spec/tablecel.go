@@ -134,6 +134,7 @@ func profileRules(s *schema) *schema {
 		s.must("!has("+at+") || !has("+at+".query) || "+declared+at+".query.endpoint && "+queryFits(at+".query")+")", probe+".query: "+queryNeeds)
 		s.must("!has("+at+") || !has("+at+".proxy) || "+declared+at+".proxy.endpoint && e.protocol == 'TCP' && has(e.appProtocol))", probe+".proxy: must name an endpoint of `endpoints` of protocol TCP with an `appProtocol`")
 	}
+	s.must("!has(self.players) || !has(self.players.http) || "+declared+"self.players.http.endpoint && e.protocol == 'TCP')", "players.http: must name an endpoint of `endpoints` of protocol TCP")
 	return s.must("!has(self.players) || !has(self.players.query) || "+declared+"self.players.query.endpoint && "+queryFits("self.players.query")+")", "players.query: "+queryNeeds)
 }
 

@@ -59,13 +59,7 @@ func (r rules) profile(p *ProfileSpec) {
 	r.console(p, at.field("console"))
 	r.probe(p, p.ReadinessProbe, at.field("readinessProbe"), false)
 	r.probe(p, p.LivenessProbe, at.field("livenessProbe"), true)
-	if p.Players != nil {
-		r.query(p, p.Players.Query, at.field("players").field("query"))
-		r.http(p, p.Players.HTTP, at.field("players").field("http"))
-		if (p.Players.HTTP != nil) != (p.Players.Field != "") {
-			r.report(at.field("players").field("field"), FaultInvalid, "", "must be given with 'http', and only then")
-		}
-	}
+	r.players(p, p.Players, at.field("players"))
 	for i, f := range p.Files {
 		if f.Content == nil && f.Write != "" {
 			r.report(at.field("files").item(i).field("write"), FaultForbidden, "", "needs 'content': without it the file is somebody else's")
@@ -165,6 +159,17 @@ func (r rules) query(p *ProfileSpec, q *Query, at *path) {
 	networks := queryNetworks[q.Protocol]
 	if e != nil && len(networks) > 0 && !slices.Contains(networks, or(e.Protocol, ProtocolTCP)) {
 		r.report(at.field("endpoint"), FaultInvalid, q.Endpoint, "must name an endpoint of protocol "+networks[0]+": "+q.Protocol+" is asked over that")
+	}
+}
+
+func (r rules) players(p *ProfileSpec, players *Players, at *path) {
+	if players == nil {
+		return
+	}
+	r.query(p, players.Query, at.field("query"))
+	r.http(p, players.HTTP, at.field("http"))
+	if (players.HTTP != nil) != (players.Field != "") {
+		r.report(at.field("field"), FaultInvalid, "", "must be given with 'http', and only then")
 	}
 }
 

@@ -80,6 +80,16 @@ type Receipt struct {
 	Cut   bool   `json:"cut,omitempty"` // the program has written more
 }
 
+// ProbeOrder asks a live run what its readinessProbe or livenessProbe asks, or how many play: by the spec in its record, and only
+// what the keeper alone can ask. Nothing of it is recorded.
+type ProbeOrder struct {
+	Scope spec.Scope   `json:"scope"`
+	RunID string       `json:"runID"`
+	For   spec.Purpose `json:"for"`
+	// At is the IP address where the run was found to listen; it counts where none is declared. "" = the usual one.
+	At string `json:"at,omitempty"`
+}
+
 // LiveOrder writes the live-class fields of a new launch into the run's record. The restart-class fields must be equal. A run
 // whose main process has ended is judged by what its record said then: it is refused.
 type LiveOrder struct {

@@ -45,39 +45,45 @@ type Header struct {
 // It does not use net/http: that costs a process 2 MiB and more before its first request, dials on a goroutine that outlives
 // a cancelled context, and does not tell whether the request was written.
 func HTTP(ctx context.Context, peer Peer, r Request) Outcome {
+	o, _ := HTTPBody(ctx, peer, r)
+	return o
+}
+
+// HTTPBody is [HTTP], and the response's body as it came, of any bytes and at most [HTTPReplyLimit]; it may hold what must not be shown.
+func HTTPBody(ctx context.Context, peer Peer, r Request) (Outcome, []byte) {
 	if err := r.check(); err != nil {
-		return undeliverable(err)
+		return undeliverable(err), nil
 	}
 	c, err := converse(ctx, "tcp", peer, "")
 	if err != nil {
-		return undeliverable(err)
+		return undeliverable(err), nil
 	}
 	return c.http(peer.dialable().String(), peer.dialable().Addr().IsLoopback(), r)
 }
 
-func (c *conversation) http(host string, loopback bool, r Request) Outcome {
+func (c *conversation) http(host string, loopback bool, r Request) (Outcome, []byte) {
 	defer c.close(false)
 	if r.TLS {
 		if err := c.encrypt(host, loopback); err != nil {
-			return undeliverable(err)
+			return undeliverable(err), nil
 		}
 	}
 	// A response is always awaited, up to the context's end.
 	c.expected = true
 	if handed, o := c.handOver(r.bytes(host)); !handed {
-		return o
+		return o, nil
 	}
 	in := bufio.NewReaderSize(c.conn, 4096)
 	h, err := readResponseHead(in)
 	if err != nil {
-		return c.finish(err, r.secrets()...)
+		return c.finish(err, r.secrets()...), nil
 	}
 	c.answered = true
 	body, more, err := readBody(in, h, HTTPReplyLimit)
 	if err != nil && reasonOf(err) == Protocol {
 		o := c.finish(err, r.secrets()...)
 		o.Status = h.status
-		return o
+		return o, nil
 	}
 	c.reply.kept, c.reply.total = body, len(body)
 	o := Outcome{Result: Done, Status: h.status}
@@ -86,7 +92,7 @@ func (c *conversation) http(host string, loopback bool, r Request) Outcome {
 	}
 	o = c.reply.into(o, r.secrets()...)
 	o.Truncated = o.Truncated || more || err != nil // a body that ended early: the status stands
-	return o
+	return o, body
 }
 
 // encrypt wraps the connection in TLS.

@@ -178,7 +178,10 @@ func TestHTTPTimes(t *testing.T) {
 					}
 					_, _ = io.WriteString(conn, c.response) // the client may be gone
 					listen(conn)
-				}, func(conv *conversation) Outcome { return conv.http("127.0.0.1:1", true, Request{}) })
+				}, func(conv *conversation) Outcome {
+					o, _ := conv.http("127.0.0.1:1", true, Request{})
+					return o
+				})
 				mustBe(t, o, c.result, c.reason)
 				if took := time.Since(began); took != 10*time.Second {
 					t.Errorf("it took %v", took)
@@ -226,7 +229,8 @@ func TestHTTPCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newConversation(within(t, patience), conn, "").http(s.Listener.Addr().String(), loopback, Request{TLS: true})
+		o, _ := newConversation(within(t, patience), conn, "").http(s.Listener.Addr().String(), loopback, Request{TLS: true})
+		return o
 	}
 	mustBe(t, deliver(true), Done, "")
 	mustBe(t, deliver(false), Undeliverable, Stranger)

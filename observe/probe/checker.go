@@ -24,6 +24,9 @@ type notRun struct{ cause error }
 func (e *notRun) Error() string { return "the probe could not be carried out: " + e.cause.Error() }
 func (e *notRun) Unwrap() error { return e.cause }
 
+// CannotRun says that a probe could not be carried out; see [NotRun].
+func CannotRun(cause error) error { return &notRun{cause} }
+
 // NotRun reports whether err says that a probe could not be carried out, which counts neither as success nor as failure.
 func NotRun(err error) bool {
 	var n *notRun

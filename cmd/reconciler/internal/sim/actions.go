@@ -22,7 +22,7 @@ func (w *world) step() {
 		w.startReconciler()
 		return
 	}
-	switch n := w.choose(34); {
+	switch n := w.choose(35); {
 	case n < 7:
 		w.oneTurn()
 	case n < 11:
@@ -49,6 +49,8 @@ func (w *world) step() {
 		w.hearing()
 	case n == 33:
 		w.oneAnswer()
+	case n == 34:
+		w.oneProbed()
 	case n == 27 || n == 28:
 		w.command()
 	case n == 26:

@@ -43,8 +43,9 @@ type kernel struct {
 	reaps      bool // somebody reaps orphans, at once
 	exitInfo   bool // a handle tells the end of a process that somebody else reaped
 
-	news  []delivered // of lines, that nobody has told the keeper
-	wakes map[spec.Scope]time.Duration
+	news      []delivered // of lines, that nobody has told the keeper
+	questions []*question
+	wakes     map[spec.Scope]time.Duration
 
 	execFails bool // the next workload cannot be executed
 	refuses   bool // the next vetting fails
@@ -362,7 +363,7 @@ func (k *kernel) forget(p *proc) {
 // keeperDied is what the kernel does when the keeper is gone: its children are orphans, stages end at their gate.
 func (k *kernel) keeperDied() {
 	k.w.checkUnknown(k.news)
-	k.news = nil
+	k.news, k.questions = nil, nil
 	clear(k.watched)
 	clear(k.heeded)
 	clear(k.wakes)

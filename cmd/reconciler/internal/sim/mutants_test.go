@@ -46,6 +46,8 @@ var mutants = []mutant{
 	{name: "DC-1 a changed secret asks for nothing", file: "reconcile/wish.go", old: "\tcase run.Changed != nil:\n", new: "\tcase run.Changed != nil && s.closing:\n"},
 	{name: "I9 an order about another run is carried out", file: "keeper/core_stop.go", old: "s.rec == nil || s.rec.Run == nil || s.rec.Run.ID != runID {", new: "s.rec == nil || s.rec.Run == nil {"},
 	{name: "I9 a passed step is carried out", file: "keeper/core_stop.go", old: "\tcase index < last || stop.Killed != nil:\n", new: "\tcase index < 0:\n", suite: "keeper", test: "TestLadder$"},
+	{name: "EC-11 a run that ends is asked", file: "keeper/core_probe.go", old: "\tif err := s.checkAddressee(); err != nil {\n\t\treturn err\n\t}\n\tlaunch", new: "\tlaunch"},
+	{name: "EC-11 what the keeper could not ask is a failure", file: "reconcile/order.go", old: "\t\treturn probe.CannotRun(err)\n", new: "\t\treturn err\n", suite: "reconcile", test: "TestProbesThatTheKeeperCannotAsk"},
 	{name: "BP-6 orders before the keeper was heard", file: "reconcile/turn.go", old: "\tfacts, known := l.opts.Executor.Facts()\n", new: "\tfacts, known := l.opts.Executor.Facts()\n\tknown = true\n"},
 	{name: "UID a memory is not flushed", file: "state/table.go", old: "\treturn t.journal.sync(&t.writing)\n", new: "\treturn nil\n"},
 	{name: "EN-4 a record is written in place", file: "state/replace.go", old: "\tf, err := s.writeSpare(temp, slot, file, stay)\n", new: "\tif slot.file.exists {\n\t\ttemp = path\n\t\tslot.spare = slot.file\n\t}\n\tf, err := s.writeSpare(temp, slot, file, stay)\n"},

@@ -20,6 +20,8 @@ var probes = []string{
 	"  livenessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 2}\n",
 	"  readinessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d}\n  startDeadlineSeconds: 3\n",
 	"  readinessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d}\n  livenessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 2}\n  startDeadlineSeconds: 3\n",
+	"  readinessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d}\n  livenessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 2}\n  startDeadlineSeconds: 3\n",
+	"  livenessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 1}\n",
 }
 
 // The periods of probes: short, and at the end so long that the world comes to rest between two questions.
@@ -91,6 +93,10 @@ func (w *world) oneAnswer() {
 	for _, f := range slices.Clone(w.flying) {
 		if w.loop != nil && (f.order.Check != nil || f.order.Look != nil) {
 			w.carryOut(f)
+			for !f.done {
+				w.oneProbed()
+				w.carryOut(f)
+			}
 			w.answer(f)
 		}
 	}
@@ -126,14 +132,14 @@ func (w *world) checkAsked(c *reconcile.CheckOrder) {
 }
 
 // ask is who answers at a run's endpoint now: whatever run of the server has it, not always the one that is meant.
-func (w *world) ask(o reconcile.Order) error {
+func (w *world) ask(scope spec.Scope) error {
 	if w.asking.mute {
 		return errNoAsk
 	}
 	if !w.calm && w.choose(4) == 3 {
 		return errDeaf // an answer that is lost
 	}
-	r := w.record(o.Scope)
+	r := w.record(scope)
 	if r == nil || r.Run == nil || !w.kernel.executed(r.Run.ID) || w.asking.deaf[r.Run.ID] || w.asking.closed[r.Run.ID] {
 		return errDeaf
 	}

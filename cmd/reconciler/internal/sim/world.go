@@ -269,6 +269,9 @@ func (e executor) MarkReady(context.Context, state.ReadyOrder) error {
 func (e executor) Listening(context.Context, []observe.RunName) ([]observe.RunListening, error) {
 	panic("orders are carried out by the world")
 }
+func (e executor) Probe(context.Context, state.ProbeOrder) (observe.Probed, error) {
+	panic("orders are carried out by the world")
+}
 func (e executor) Archive(context.Context, state.ScopeOrder) error {
 	panic("orders are carried out by the world")
 }
@@ -340,9 +343,13 @@ func (w *world) carryOut(f *flight) {
 		w.carryOutCommand(f)
 		return
 	}
+	if o.Check != nil && o.Check.ThroughKeeper() {
+		w.carryOutProbe(f)
+		return
+	}
 	f.done, f.err = true, errGone
 	if o.Check != nil {
-		f.err = w.ask(o)
+		f.err = w.ask(o.Scope)
 		return
 	}
 	if w.core == nil {

@@ -1,0 +1,95 @@
+package reconcile
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/spec"
+)
+
+// throughKeeper declares an endpoint and probes of it that only the keeper can ask.
+func throughKeeper(p *spec.ProfileSpec) {
+	p.Endpoints = []spec.Endpoint{{Name: "rest", Port: spec.IntOrString{Int: 4000}}}
+	p.ReadinessProbe = &spec.Probe{HTTP: &spec.HTTP{Endpoint: "rest", Path: "/ready"}}
+	p.LivenessProbe = &spec.Probe{HTTP: &spec.HTTP{Endpoint: "rest"}, PeriodSeconds: number(5)}
+	p.Players = &spec.Players{HTTP: &spec.HTTP{Endpoint: "rest"}, Field: "players"}
+}
+
+// What the keeper finds counts as what we find ourselves does, and says why.
+func TestProbesThroughTheKeeper(t *testing.T) {
+	h := newHost(t)
+	h.profile("game", throughKeeper)
+	h.players = 2
+	h.finds[spec.ForReadiness] = observe.Probed{Result: observe.ProbeFailed, Detail: "endpoint rest: not yet"}
+	h.server("town", "game")
+	h.settle()
+	h.wantCondition("town", spec.ConditionReady, "False", "ProbeFailed")
+	if c := conditionOf(h.view("town"), spec.ConditionReady); c.Message != "endpoint rest: not yet" {
+		t.Errorf("it says %q", c.Message)
+	}
+	delete(h.finds, spec.ForReadiness)
+	h.pass(10 * time.Second)
+	h.wantCondition("town", spec.ConditionReady, "True", "ProbeSucceeded")
+	if p := h.view("town").Status.Players; p == nil || p.Count == nil || *p.Count != 2 {
+		t.Errorf("players %+v", p)
+	}
+	if h.checked+h.counted != 0 {
+		t.Errorf("we asked ourselves %d times", h.checked+h.counted)
+	}
+	h.took()
+	h.finds[spec.ForLiveness] = observe.Probed{Result: observe.ProbeFailed, Detail: "endpoint rest: gone"}
+	h.pass(16 * time.Second)
+	h.wantOrders("Stop town/game LivenessFailed", "Step town/game 0", "Start town/game Crashed")
+}
+
+// What the keeper could not ask, or did not answer, counts neither way.
+func TestProbesThatTheKeeperCannotAsk(t *testing.T) {
+	for what, spoil := range map[string]func(h *host){
+		"it says so": func(h *host) {
+			h.finds[spec.ForLiveness], h.finds[spec.ForReadiness] = observe.NotRun("no"), observe.NotRun("no")
+		},
+		"it is not there": func(h *host) { h.refuse["Probe"] = errors.New("no keeper is connected") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHost(t)
+			h.profile("game", throughKeeper)
+			h.server("town", "game")
+			h.settle()
+			h.took()
+			spoil(h)
+			before := h.probed[spec.ForLiveness]
+			h.pass(time.Hour)
+			h.wantOrders()
+			h.wantCondition("town", spec.ConditionReady, "True", "ProbeSucceeded")
+			if h.probed[spec.ForLiveness] < before+700 {
+				t.Errorf("it was asked %d times in an hour", h.probed[spec.ForLiveness]-before)
+			}
+		})
+	}
+}
+
+// The keeper judges whether the time of a probe is over; its answer is awaited for longer than that.
+func TestKeeperHasTheLastWordOnTime(t *testing.T) {
+	h := newHost(t)
+	h.profile("game", throughKeeper)
+	h.server("town", "game")
+	checks := 0
+	for range 20 {
+		orders, _ := h.loop.Turn(h.now())
+		for _, o := range orders {
+			if o.Check != nil {
+				checks++
+				if limit := o.timeout(); limit != 6*time.Second && (o.Check.For != spec.ForPlayers || limit != 8*time.Second) {
+					t.Errorf("%s may take %s", strings.ToLower(string(o.Check.For)), limit)
+				}
+			}
+			h.loop.Done(h.now(), o, o.CarryOut(t.Context(), h, h, jobTable{h}, h))
+		}
+	}
+	if checks < 3 {
+		t.Errorf("%d questions were asked", checks)
+	}
+}
