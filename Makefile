@@ -42,9 +42,9 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
 	$(GO) test -tags bench -count 1 -v -timeout 30m -run '^TestBench' ./cmd/reconciler
 
-# Real servers from Debian's packages, started, crashed, restarted and stopped.
+# Real servers from Debian's packages, started, crashed, restarted and stopped. Most of them wait most of the time.
 real:
-	$(GO) test -tags real -count 1 -v -timeout $(PATIENCE) -run '^TestReal' ./cmd/reconciler
+	$(GO) test -tags real -count 1 -v -parallel 8 -timeout $(PATIENCE) -run '^TestReal' ./cmd/reconciler
 
 # A million steps of the simulation, and faults put into the shipped code that it must see.
 sim:

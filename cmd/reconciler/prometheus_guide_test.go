@@ -39,7 +39,7 @@ func TestRealPrometheusGuide(t *testing.T) {
 	h := newHost(t, buildBinary(t), "")
 	h.put(t, "server.yaml", sleeper)
 	h.run(t)
-	h.cli(t, "wait", "server/town", "--for=condition=Ready", "--timeout", "60s")
+	h.await(t, "town", "condition=Ready")
 	prom := startPrometheus(t, metricsAddress(t, h))
 	prom.await(t, `reconciler_server_state{server="town",state="Running"}`, "1")
 	// Nothing is wrong with this run: no rule may fire, and each must be about series that are there.

@@ -41,7 +41,7 @@ func TestRealPrometheus(t *testing.T) {
 	h := newHost(t, buildBinary(t), "")
 	h.put(t, "server.yaml", sleeper)
 	h.run(t)
-	h.cli(t, "wait", "server/town", "--for=condition=Ready", "--timeout", long)
+	h.await(t, "town", "condition=Ready")
 	target := metricsAddress(t, h)
 	checkWithPromtool(t, "http://"+target+"/metrics")
 
@@ -65,15 +65,18 @@ func TestRealPrometheus(t *testing.T) {
 // metricsAddress is where the reconciler said that it serves metrics.
 func metricsAddress(t *testing.T, h *host) string {
 	t.Helper()
-	said, err := os.ReadFile(filepath.Join(filepath.Dir(h.state), "run.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := address.FindStringSubmatch(string(said))
-	if m == nil {
-		t.Fatalf("the reconciler has not said where metrics are:\n%s", said)
-	}
-	return m[1]
+	var found []string
+	eventually(t, func() error {
+		said, err := os.ReadFile(h.log())
+		if err != nil {
+			return err
+		}
+		if found = address.FindStringSubmatch(string(said)); found == nil {
+			return fmt.Errorf("the reconciler has not said where metrics are:\n%s", said)
+		}
+		return nil
+	})
+	return found[1]
 }
 
 func checkWithPromtool(t *testing.T, page string) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -28,9 +29,9 @@ func TestRealExecves(t *testing.T) {
 	// A file for each thread: in a common one a call that another's line comes between is split in two.
 	h.wrap = []string{strace, "-ff", "-qq", "-s", "64", "-e", "trace=execve,execveat", "-e", "signal=none", "-o", filepath.Join(traces, "of")}
 	text, _ := examples.Get("echo")
-	h.put(t, "echo.yaml", withPort(string(text), freePort(t, "tcp")))
+	h.put(t, "echo.yaml", withParameters(string(text), fmt.Sprintf("port: %d", freePort(t, "tcp"))))
 	h.run(t)
-	h.cli(t, "wait", "server/echo", "--for=condition=Ready", "--timeout", long)
+	h.await(t, "echo", "condition=Ready")
 	h.cli(t, "restart", "echo", "--timeout", long)
 	h.cli(t, "stop", "echo", "--timeout", long)
 	h.end(t) // and with it strace: it has written all there is

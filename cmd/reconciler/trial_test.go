@@ -375,18 +375,6 @@ func (tr *trial) servers() (map[string]spec.ServerStatus, error) {
 	return all, nil
 }
 
-// until asks again and again until ask is content, and says why it never was. What is asked is another process, which tells nobody.
-func until(patience time.Duration, ask func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := ask()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // verdict ends the trial: what was broken is printed with the end of the story, and the folder stays.
 func (tr *trial) verdict() {
 	tr.t.Helper()

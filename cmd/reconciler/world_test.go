@@ -393,8 +393,12 @@ func (w *world) watchFor(text string, args []string) (string, error) {
 func (w *world) ask(args []string) (done bool, said string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	return askUntilTaken(ctx, func(args ...string) *exec.Cmd { return w.command(ctx, args...) }, args)
+}
+
+func askUntilTaken(ctx context.Context, command func(args ...string) *exec.Cmd, args []string) (done bool, said string, err error) {
 	for d := 100 * time.Millisecond; ; d *= 2 {
-		out, err := w.command(ctx, append(slices.Clone(args), "--timeout", d.String())...).CombinedOutput()
+		out, err := command(append(slices.Clone(args), "--timeout", d.String())...).CombinedOutput()
 		if err == nil {
 			return true, string(out), nil
 		}
