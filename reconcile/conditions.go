@@ -185,6 +185,8 @@ func restartPendingOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, "PortConflict", s.contest.message()}
 	case d.gate == gateDepend:
 		return verdict{conditionTrue, s.awaits.reason, s.awaits.message + "; the old run goes on until then"}
+	case d.gate == gatePeople:
+		return verdict{conditionTrue, d.forbidden.reason, d.forbidden.message}
 	case d.need == needRenew:
 		return verdict{conditionTrue, "Requested", "a restart was asked for"}
 	case d.pending == "":
@@ -243,7 +245,7 @@ func reconcilingOf(s *standing, o *outlook, d *decision, st *spec.ServerStatus, 
 	case d.gate == gateDepend:
 		return verdict{conditionTrue, s.awaits.reason, s.awaits.message}
 	case d.gate == gateFirst:
-		return verdict{conditionTrue, string(gateFirst), "it ends after those that depend on it: " + keyList(s.first)}
+		return verdict{conditionTrue, "DependentsFirst", "it ends after those that depend on it: " + keyList(s.first)}
 	case d.refused:
 		return refusal(s, "tried again")
 	case d.pending != "":

@@ -56,6 +56,7 @@ type host struct {
 	players int
 	probed  map[spec.Purpose]int // how often the keeper was asked
 	finds   map[spec.Purpose]observe.Probed
+	left    int // the port of a server where nobody plays; 0 = there is none
 
 	jobs     map[string]JobMemory
 	wanted   map[string]*spec.Accepted[spec.Job]
@@ -301,6 +302,9 @@ func (h *host) Count(_ context.Context, e spec.LaunchEndpoint, _ *spec.LaunchPla
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counted++
+	if h.left == e.Port {
+		return 0, h.checks[e.Name]
+	}
 	return h.players, h.checks[e.Name]
 }
 

@@ -118,17 +118,18 @@ type decision struct {
 	wake   time.Duration // look again by then, on the uptime clock; 0 = when something changes
 	drop   bool          // it is gone: forget it
 
-	wish     wish
-	lane     *lane     // the scope to speak of: the one with a live run, else the selected one; nil = none has a record
-	sit      situation // of that scope
-	need     need      // of that scope
-	pending  string    // Why of a change that needs a new run and has not begun; "" = none
-	gate     gate      // what keeps a wished run from being started
-	patience patience  // of the selected scope, when no run lives
-	dueAt    time.Duration
-	ready    readiness
-	refused  bool // the last order was refused or failed and is tried again later
-	shaky    bool // too many ends in a row, and no stable run since
+	wish      wish
+	lane      *lane      // the scope to speak of: the one with a live run, else the selected one; nil = none has a record
+	sit       situation  // of that scope
+	need      need       // of that scope
+	pending   string     // Why of a change that needs a new run and has not begun; "" = none
+	gate      gate       // what keeps a wished run from being started
+	forbidden *forbidden // why; with gatePeople
+	patience  patience   // of the selected scope, when no run lives
+	dueAt     time.Duration
+	ready     readiness
+	refused   bool // the last order was refused or failed and is tried again later
+	shaky     bool // too many ends in a row, and no stable run since
 }
 
 // gate is what keeps a wished run from being started; "" = nothing.
@@ -141,6 +142,7 @@ const (
 	gatePort     gate = "PortConflict"    // another has the port: also what keeps a run from being replaced or changed
 	gateDepend   gate = dependencyPending // also what keeps a run from being replaced
 	gateFirst    gate = "DependentsFirst" // what keeps a run from being ended
+	gatePeople   gate = "Disruption"      // people or windows forbid that a run is replaced
 )
 
 // decide compares what one server shall be with what it is.
@@ -313,6 +315,10 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 		d.gate = gateDepend
 	case len(s.first) > 0 && act == stop && !d.wish.force:
 		d.gate = gateFirst
+	case act == swap && d.sit == up && !run.ReadyAt.IsZero(): // nobody plays on one that never was Ready
+		if d.forbidden = d.forbids(s, run, now); d.forbidden != nil {
+			d.gate = gatePeople
+		}
 	}
 	switch act {
 	case mark:

@@ -49,11 +49,11 @@ func (l *Loop) leave(s *server) (none spec.Key) {
 }
 
 // join puts a server into the roll-out of its profile, if it shall run. One that has done its work halts no roll-out, and one
-// that has no run because its port is another's does not either: it is not broken, and it will not be Ready.
+// that has no run because of another server does not either: it is not broken, and it will not be Ready.
 func (l *Loop) join(s *server) {
 	var key spec.Key
 	d := &s.last
-	rests := d.gate == gateComplete || d.gate == gatePort && d.sit == vacant
+	rests := d.gate == gateComplete || (d.gate == gatePort || d.gate == gateDepend) && d.sit == vacant
 	if d.wish.intent == intentRun && !rests {
 		key = spec.Key{Namespace: s.key.Namespace, Name: s.good.launch.Scope.Profile}
 	}
@@ -71,7 +71,7 @@ func (l *Loop) join(s *server) {
 	s.group = key
 	g.members[s] = struct{}{}
 	l.disturb(g)
-	if waits := d.pending != "" && !s.granted && d.gate != gatePort; waits != s.waiting {
+	if waits := d.pending != "" && !s.granted && d.gate == ""; waits != s.waiting {
 		s.waiting, s.waitsFor = waits, ""
 		if waits {
 			g.waiting++

@@ -185,7 +185,7 @@ func (s *server) tellConditions(old, next *ServerView, normal, warning func(stri
 				warning("CrashLoop", "it ended again and again")
 			}
 		case spec.ConditionRestartPending:
-			if c.Reason == "RolloutWaiting" {
+			if c.Reason == "RolloutWaiting" || c.Reason == reasonOccupied || c.Reason == reasonWindow {
 				normal(c.Reason, c.Message)
 			}
 		case spec.ConditionStalled:

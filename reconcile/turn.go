@@ -251,7 +251,7 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	s.contest = l.contested(s)
 	s.awaits, s.first = l.awaits(s, now), l.firstLeaving(s, now)
 	d := decide(&s.standing, now)
-	if d.pending == "" {
+	if d.pending == "" || d.gate != "" {
 		s.granted = false
 	}
 	if d.order == nil || d.order.Start == nil {

@@ -80,7 +80,7 @@ func (l *Launch) LiveHash() string {
 			h.always("signal", name)
 		}
 	}
-	h.number("disruption.maxUnavailable", l.Disruption.MaxUnavailable, defaultMaxUnavailable)
+	h.disruption(&l.Disruption)
 	for _, c := range sortedBy(l.Commands, func(c LaunchCommand) string { return c.Name }) {
 		h.command(&c)
 	}
@@ -90,6 +90,20 @@ func (l *Launch) LiveHash() string {
 		h.always("dependsOn.condition", d.Condition)
 	}
 	return h.sum()
+}
+
+func (h *hasher) disruption(d *LaunchDisruption) {
+	h.number("disruption.maxUnavailable", d.MaxUnavailable, defaultMaxUnavailable)
+	if d.MaxPlayers != nil {
+		h.number("disruption.maxPlayers", *d.MaxPlayers, -1)
+	}
+	for _, w := range sortedBy(d.Windows, func(w LaunchWindow) string { return w.Schedule + " " + w.TimeZone }) {
+		h.always("window", w.Schedule)
+		h.text("window.timeZone", w.TimeZone, "UTC")
+		h.number("window.durationSeconds", w.DurationSeconds, 0)
+	}
+	h.number("disruption.deadlineSeconds", d.DeadlineSeconds, 0)
+	h.text("disruption.onDeadline", d.OnDeadline, "")
 }
 
 func (h *hasher) action(a *LaunchAction) {

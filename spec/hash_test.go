@@ -93,6 +93,7 @@ func TestHashChanges(t *testing.T) {
 		{"a program in the ladder", "{signal: {name: SIGINT}, waitSeconds: 5}, ", "{exec: {}, waitSeconds: 5}, ", false, true},
 		{"no commands", "a, b, $(word)]}", "a, b, $(word)]}\n    commands: []", false, false},
 		{"a command", "a, b, $(word)]}", "a, b, $(word)]}\n    commands: [{name: c, exec: {}}]", false, true},
+		{"a window", "  env:", "  disruption: {windows: [{schedule: 0 4 * * *, durationSeconds: 60}]}\n  env:", false, true},
 		{"no dependencies", "spec: {profile: p}", "spec: {profile: p, dependsOn: []}", false, false},
 		{"a dependency", "spec: {profile: p}", "spec: {profile: p, dependsOn: [{name: b}]}", false, true},
 		{"maxUnavailable", "  env:", "  disruption: {maxUnavailable: 0}\n  env:", false, true},
@@ -124,7 +125,7 @@ var otherValue = map[string]string{
 	"spec.actions.stop.steps[].signal.name": "SIGINT", "spec.actions.stop.steps[].signal.to": string(ToTree),
 	"spec.actions.stop.steps[].waitFor": string(WaitForDone), "spec.endpoints[].protocol": ProtocolUDP,
 	"spec.endpoints[].address": "127.0.0.1", "spec.endpoints[].appProtocol": "Mixed", "spec.restart.policy": RestartNever,
-	"spec.restart.exits[].action": string(ExitFail), "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
+	"spec.restart.exits[].action": string(ExitFail), "spec.disruption.onDeadline": DeadlineForce, "spec.disruption.windows[].timeZone": "Europe/Berlin", "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
 }
 
 // likeFor makes of a launch one that differs in a field from what its setter makes, and in nothing else.
@@ -198,6 +199,9 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		},
 		"spec.endpoints": func(l *Launch, turned bool) {
 			l.Endpoints = pair(LaunchEndpoint{Name: "a", Port: 1}, LaunchEndpoint{Name: "b", Port: 2}, turned)
+		},
+		"spec.disruption.windows": func(l *Launch, turned bool) {
+			l.Disruption.Windows = pair(LaunchWindow{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}, LaunchWindow{Schedule: "0 5 * * *", TimeZone: "UTC", DurationSeconds: 60}, turned)
 		},
 		"spec.dependsOn": func(l *Launch, turned bool) {
 			l.DependsOn = pair(Dependency{Kind: KindServer, Name: "a"}, Dependency{Kind: KindServer, Name: "b"}, turned)

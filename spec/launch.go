@@ -241,4 +241,16 @@ const (
 // LaunchDisruption bounds the restarts that a changed spec needs.
 type LaunchDisruption struct {
 	MaxUnavailable int64 `json:"maxUnavailable"` // copies restarted at once; 0 = no limit
+	// MaxPlayers is with how many people at most a run is restarted, 0-100000; nil = nobody is asked.
+	MaxPlayers *int64         `json:"maxPlayers,omitempty"`
+	Windows    []LaunchWindow `json:"windows,omitempty"` // in which a run may be restarted; none = at any time
+	// DeadlineSeconds is how long a change waits for people and windows at most, 60-2592000; 0 = for good. Then OnDeadline counts.
+	DeadlineSeconds int64  `json:"deadlineSeconds,omitempty"`
+	OnDeadline      string `json:"onDeadline,omitempty"` // DeadlineHold or DeadlineForce; "" without a deadline
 }
+
+// What becomes of a change that has waited for people and windows until its deadline.
+const (
+	DeadlineHold  = "Hold"  // it waits on
+	DeadlineForce = "Force" // it waits no more
+)

@@ -43,9 +43,32 @@ func (l *Launch) Validate() []Fault {
 	policy := Restart{InitialSeconds: &l.Restart.InitialSeconds, MaxSeconds: &l.Restart.MaxSeconds}
 	c.exits(l.Restart.Exits)
 	c.rules().restart(&policy, (*path)(nil).field("spec").field("restart"))
-	c.number("spec.disruption.maxUnavailable", "", l.Disruption.MaxUnavailable)
+	c.disruption(l)
 	c.dependencies(l)
 	return c.faults
+}
+
+func (c *launchCheck) disruption(l *Launch) {
+	d := &l.Disruption
+	c.number("spec.disruption.maxUnavailable", "", d.MaxUnavailable)
+	if d.MaxPlayers != nil {
+		c.number("spec.disruption.maxPlayers", "", *d.MaxPlayers)
+		if l.Players == nil {
+			c.fault("spec.disruption.maxPlayers", FaultInvalid, "", needsPlayers)
+		}
+	}
+	const windows = "spec.disruption.windows"
+	c.count(windows, len(d.Windows))
+	for i, w := range d.Windows {
+		c.row(windows+"[].schedule", index(windows, i, "schedule"), w.Schedule)
+		c.row(windows+"[].timeZone", index(windows, i, "timeZone"), w.TimeZone)
+		c.number(windows+"[].durationSeconds", index(windows, i, "durationSeconds"), w.DurationSeconds)
+	}
+	if d.OnDeadline == "" && d.DeadlineSeconds == 0 {
+		return
+	}
+	c.number("spec.disruption.deadlineSeconds", "", d.DeadlineSeconds)
+	c.row("spec.disruption.onDeadline", "", d.OnDeadline)
 }
 
 func (c *launchCheck) dependencies(l *Launch) {

@@ -21,6 +21,8 @@ func (r rules) restart(p *Restart, at *path) {
 	}
 }
 
+const needsPlayers = "needs `spec.players`: nobody counts"
+
 func (r rules) disruption(p *ProfileSpec, at *path) {
 	for i, s := range p.Schedules {
 		in := at.field("schedules").item(i).field("job")
@@ -37,7 +39,7 @@ func (r rules) disruption(p *ProfileSpec, at *path) {
 	}
 	at = at.field("disruption")
 	if d.MaxPlayers != nil && p.Players == nil {
-		r.report(at.field("maxPlayers"), FaultInvalid, "", "needs `spec.players`: nobody counts")
+		r.report(at.field("maxPlayers"), FaultInvalid, "", needsPlayers)
 	}
 	if d.OnDeadline != "" && d.DeadlineSeconds == nil {
 		r.report(at.field("onDeadline"), FaultInvalid, d.OnDeadline, "needs `deadlineSeconds`")

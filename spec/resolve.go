@@ -59,15 +59,32 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.Restart = restartPolicy(p.Spec.Restart)
 	l.Commands = r.commands()
 	l.DependsOn = dependencies(s.Spec.DependsOn)
-	l.Disruption.MaxUnavailable = defaultMaxUnavailable
-	if d := p.Spec.Disruption; d != nil {
-		l.Disruption.MaxUnavailable = valueOr(d.MaxUnavailable, defaultMaxUnavailable)
-	}
+	l.Disruption = disruption(&p.Spec)
 	if len(r.faults) == 0 {
 		// What the expanded references make of a field is judged like the field.
 		r.faults = l.Validate()
 	}
 	return l, r.faults
+}
+
+func disruption(p *ProfileSpec) LaunchDisruption {
+	l := LaunchDisruption{MaxUnavailable: defaultMaxUnavailable}
+	d := p.Disruption
+	if d == nil {
+		return l
+	}
+	l.MaxUnavailable = valueOr(d.MaxUnavailable, defaultMaxUnavailable)
+	if p.Players != nil {
+		most := valueOr(d.MaxPlayers, 0)
+		l.MaxPlayers = &most
+	}
+	for _, w := range d.Windows {
+		l.Windows = append(l.Windows, LaunchWindow{Schedule: w.Schedule, TimeZone: or(w.TimeZone, "UTC"), DurationSeconds: w.DurationSeconds})
+	}
+	if d.DeadlineSeconds != nil {
+		l.DeadlineSeconds, l.OnDeadline = *d.DeadlineSeconds, or(d.OnDeadline, DeadlineHold)
+	}
+	return l
 }
 
 type resolver struct {

@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -324,10 +325,16 @@ func checkDevice(s string) string {
 	return ""
 }
 
-// checkCron is the shape of the five fields; what they mean is the scheduler's to say.
 func checkCron(s string) string {
 	if len(strings.Fields(s)) != 5 || !all(s, func(c byte) bool { return isAlnum(c) || strings.IndexByte(" *,-/", c) >= 0 }) {
 		return "must be a cron schedule of five fields, such as '30 5 * * *'"
+	}
+	next, err := cronSchedule(s, "")
+	if err != nil {
+		return "must be a cron schedule of five fields, such as '30 5 * * *': " + err.Error()
+	}
+	if next(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return "must be a cron schedule that comes at least once in five years"
 	}
 	return ""
 }
@@ -337,6 +344,9 @@ func checkTimeZone(s string) string {
 		if part == "" || !all(part, func(c byte) bool { return isAlnum(c) || c == '_' || c == '+' || c == '-' }) {
 			return "must be a time zone such as 'UTC' or 'Europe/Berlin'"
 		}
+	}
+	if _, err := time.LoadLocation(s); err != nil || s == "Local" {
+		return "must be a time zone such as 'UTC' or 'Europe/Berlin': there is none of this name"
 	}
 	return ""
 }

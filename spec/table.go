@@ -273,20 +273,20 @@ var exitUnion = []string{"codes", "signals"}
 
 func disruptionSchema(l, later level) *schema {
 	return object(
-		later.field("maxPlayers", integer(0, 100000), defNote("0, with `players`")),
+		l.field("maxPlayers", integer(0, 100000), defNote("0, with `players`")),
 		l.field("maxUnavailable", integer(0, 10000), def(1)),
-		later.field("windows", listOf(object(
-			later.field("schedule", text(1, 256, ruleCron), required),
-			later.field("timeZone", text(1, 64, ruleTimeZone), def("UTC")),
-			later.field("durationSeconds", integer(60, 604800), required),
+		l.field("windows", listOf(object(
+			l.field("schedule", text(1, 256, ruleCron), required),
+			l.field("timeZone", text(1, 64, ruleTimeZone), def("UTC")),
+			l.field("durationSeconds", integer(60, 604800), required),
 		), 0, 16)),
 		later.field("announce", listOf(object(
 			later.field("beforeSeconds", integer(1, 86400), required),
 			later.field("command", label(), required),
 			later.field("parameters", argumentsSchema()),
 		), 0, 8)),
-		later.field("deadlineSeconds", integer(60, 2592000)),
-		later.field("onDeadline", word("Hold", "Force"), defNote("Hold, with `deadlineSeconds`")),
+		l.field("deadlineSeconds", integer(60, 2592000)),
+		l.field("onDeadline", word(DeadlineHold, DeadlineForce), defNote("Hold, with `deadlineSeconds`")),
 	)
 }
 

@@ -189,7 +189,7 @@ func TestReferenceHasEveryWord(t *testing.T) {
 		{"States", texts(spec.ServerStates)},
 		{"Condition types", spec.ConditionTypes},
 		{"Exit reasons", texts(spec.ExitReasons)},
-		{"Condition reasons", append(saidIn(t, "verdict", "readiness", "publicError"), string(state.RecordUnreadable), string(state.RecordNewer))},
+		{"Condition reasons", append(append(saidIn(t, "verdict", "readiness", "publicError"), constantsOf(t, "dependency", "reason")...), string(state.RecordUnreadable), string(state.RecordNewer))},
 		{"Causes", constantsOf(t, "Why", "Cause")},
 		{"Deliveries", texts([]state.DeliveryResult{state.Sent, state.Done, state.Failed, state.Undeliverable, state.Indeterminate})},
 		{"Delivery reasons", append(reasonsOf(t, "keeper/console"), "Busy")},

@@ -97,6 +97,8 @@ var mutants = []mutant{
 	{name: "S24 a run begins before what its server depends on", file: "reconcile/plan.go", old: "\tif s.awaits != nil {\n", new: "\tif s.awaits != nil && s.closing {\n"},
 	{name: "S24 a run is replaced before what its server depends on", file: "reconcile/plan.go", old: "\tcase s.awaits != nil && again:\n", new: "\tcase s.awaits != nil && s.closing:\n", suite: "reconcile", test: "TestDependencyGatesStarts"},
 	{name: "S24 those that depend on it are not waited for at the end", file: "reconcile/plan.go", old: "case len(s.first) > 0 &&", new: "case len(s.first) > 9 &&", suite: "reconcile", test: "TestDependentsEndFirst"},
+	{name: "S23 nobody knows how many play, and a change is made", file: "reconcile/disruption.go", old: "!crowd.known:", new: "s.closing:", suite: "reconcile", test: "TestPeopleFirst"},
+	{name: "S23 a change does not wait for its window", file: "reconcile/disruption.go", old: "\t\tif open {\n", new: "\t\tif !open {\n", suite: "reconcile", test: "TestWindows"},
 	{name: "S24 servers wait for themselves", file: "reconcile/depend.go", old: "\t\tif s.res.good == nil {\n", new: "\t\tif s.res.good != nil {\n", suite: "reconcile", test: "TestDependencyCycle"},
 	{name: "EC-11 a port is claimed by nobody until its run is seen", file: "reconcile/ledger.go", old: "\tif s.asksToStart() || s.asksToApply() {\n", new: "\tif s.closing {\n"},
 	{name: "I5 a failed probe is what was asked for", file: "keeper/classify.go", old: "\tcase spec.ReasonLivenessFailed, spec.ReasonStartDeadlineExceeded:\n\t\treturn intentLiveness, r\n", new: "\tcase spec.ReasonLivenessFailed, spec.ReasonStartDeadlineExceeded:\n\t\treturn intentStop, r\n"},

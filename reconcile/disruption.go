@@ -1,0 +1,94 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/spec"
+	"reconciler.dev/reconciler/state"
+)
+
+// The reasons of a change that waits for people, or for its time.
+const (
+	reasonOccupied = "Occupied"      // more people play than are to be disturbed, or nobody knows how many
+	reasonWindow   = "OutsideWindow" // no window is open
+)
+
+// forbidden is why a run that is to be replaced for a change goes on.
+type forbidden struct{ reason, message string }
+
+// forbids says whether people or windows forbid that a run is replaced for a change, by the newest spec (API.md rule 7). It asks for another
+// look when that may be otherwise.
+func (d *decision) forbids(s *standing, run *observe.RunFacts, now state.Moment) *forbidden {
+	want := &s.good.launch.Disruption
+	f := s.occupied(want, run)
+	if f == nil {
+		f = d.outside(want, now)
+	}
+	if f == nil || want.DeadlineSeconds == 0 {
+		return f
+	}
+	at := s.pendingSince(run).Add(time.Duration(want.DeadlineSeconds) * time.Second)
+	switch {
+	case now.Wall.Before(at):
+		d.lookIn(at.Sub(now.Wall), now)
+		until := "waits on"
+		if want.OnDeadline == spec.DeadlineForce {
+			until = "is replaced whatever forbids it"
+		}
+		f.message += "; at " + at.UTC().Format(time.RFC3339) + " it " + until
+	case want.OnDeadline == spec.DeadlineForce:
+		return nil
+	default:
+		f.message += "; its deadline was at " + at.UTC().Format(time.RFC3339) + ", and it waits on"
+	}
+	return f
+}
+
+// occupied says that more people play than a change may disturb. Whoever is not counted may be there.
+func (s *standing) occupied(want *spec.LaunchDisruption, run *observe.RunFacts) *forbidden {
+	if want.MaxPlayers == nil {
+		return nil
+	}
+	crowd := s.probing.crowd
+	switch {
+	case run.Players == nil:
+		return &forbidden{reasonOccupied, "nobody counts the players of this run, which was started without `players`: restart it when nobody minds"}
+	case s.probing.runID != run.ID || !crowd.known:
+		return &forbidden{reasonOccupied, "nobody knows how many play, so it counts as occupied"}
+	case int64(crowd.count) > *want.MaxPlayers:
+		return &forbidden{reasonOccupied, fmt.Sprintf("%d play, and it is replaced with at most %d", crowd.count, *want.MaxPlayers)}
+	}
+	return nil
+}
+
+// outside says that no window is open, and when the next one is.
+func (d *decision) outside(want *spec.LaunchDisruption, now state.Moment) *forbidden {
+	var first time.Time
+	for i := range want.Windows {
+		open, next := want.Windows[i].Opens(now.Wall)
+		if open {
+			return nil
+		}
+		if first.IsZero() || !next.IsZero() && next.Before(first) {
+			first = next
+		}
+	}
+	switch {
+	case len(want.Windows) == 0:
+		return nil
+	case first.IsZero():
+		return &forbidden{reasonWindow, "no window opens any more"}
+	}
+	d.lookIn(first.Sub(now.Wall), now)
+	return &forbidden{reasonWindow, "the next window opens at " + first.UTC().Format(time.RFC3339)}
+}
+
+// pendingSince is since when a run waits to be replaced: the newest spec was accepted then, or its secret was seen to be another.
+func (s *standing) pendingSince(run *observe.RunFacts) time.Time {
+	if run.Changed != nil && run.Changed.At.After(s.mem.ChangedAt) {
+		return run.Changed.At
+	}
+	return s.mem.ChangedAt
+}
