@@ -13,6 +13,7 @@ import (
 type spool struct {
 	to   io.Writer
 	more chan struct{}
+	full chan struct{} // one slot: what waits is too much to gather more; closed with the spool
 	done chan struct{} // closed when everything was written after close
 
 	mu      sync.Mutex
@@ -27,9 +28,16 @@ const (
 	closePatience = time.Second
 )
 
+// While much is logged it is written every spoolEvery, or when spoolFull bytes of it wait: each write wakes whoever watches the file,
+// or its directory, as we do ourselves when it lies beside the manifests. A line that follows none is written at once.
+const (
+	spoolEvery = 10 * time.Millisecond
+	spoolFull  = spoolSize / 4
+)
+
 // newSpool makes a spool and its writer, which ends with close.
 func newSpool(to io.Writer) *spool {
-	s := &spool{to: to, more: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &spool{to: to, more: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.run()
 	return s
 }
@@ -46,11 +54,19 @@ func (s *spool) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	s.text = append(s.text, p...)
-	select {
-	case s.more <- struct{}{}:
-	default:
+	fill(s.more)
+	if len(s.text) >= spoolFull {
+		fill(s.full)
 	}
 	return len(p), nil
+}
+
+// fill fills a slot that may be full.
+func fill(slot chan struct{}) {
+	select {
+	case slot <- struct{}{}:
+	default:
+	}
 }
 
 // run writes what comes until the spool is closed and empty.
@@ -61,7 +77,18 @@ func (s *spool) run() {
 			if _, err := s.to.Write(text); err != nil {
 				break // there is nobody left to tell
 			}
+			s.gather()
 		}
+	}
+}
+
+// gather waits for more to write.
+func (s *spool) gather() {
+	timer := time.NewTimer(spoolEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.full:
 	}
 }
 
@@ -83,6 +110,7 @@ func (s *spool) close() {
 	s.mu.Lock()
 	s.closed = true
 	close(s.more)
+	close(s.full)
 	s.mu.Unlock()
 	select {
 	case <-s.done:

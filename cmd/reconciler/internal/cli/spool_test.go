@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestSpoolWritesEverythingInOrder(t *testing.T) {
@@ -64,4 +67,50 @@ func TestSpoolNeverWaits(t *testing.T) {
 	if dropped == 0 || whole+dropped != lines {
 		t.Errorf("%d lines arrived and %d were dropped, of %d", whole, dropped, lines)
 	}
+}
+
+// writes notes what was written at a time.
+type writes struct{ all []string }
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.all = append(w.all, string(p))
+	return len(p), nil
+}
+
+// A line that comes alone is written at once, many soon after it together, and what is too much to gather without delay.
+func TestSpoolGathersWhileMuchIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &writes{}
+		s := newSpool(out)
+		began := time.Now()
+		say := func(text string) {
+			t.Helper()
+			if _, err := io.WriteString(s, text); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		say("alone\n")
+		say("one\n")
+		say("two\n")
+		if want := []string{"alone\n"}; !slices.Equal(out.all, want) {
+			t.Errorf("written at once: %q, want %q", out.all, want)
+		}
+		time.Sleep(spoolEvery)
+		synctest.Wait()
+		if want := []string{"alone\n", "one\ntwo\n"}; !slices.Equal(out.all, want) {
+			t.Errorf("written a while later: %q, want %q", out.all, want)
+		}
+		much := strings.Repeat("x", spoolFull-1) + "\n"
+		say(much)
+		if took := time.Since(began); took != spoolEvery || out.all[len(out.all)-1] != much {
+			t.Errorf("after %v %d bytes were written last, want %d after %v", took, len(out.all[len(out.all)-1]), len(much), spoolEvery)
+		}
+		say("last\n")
+		s.close()
+		<-s.done
+		if out.all[len(out.all)-1] != "last\n" || time.Since(began) != spoolEvery {
+			t.Errorf("the end waited, or lost the last line: %q after %v", out.all[len(out.all)-1], time.Since(began))
+		}
+	})
 }
