@@ -26,21 +26,21 @@ func (p *pace) take(now time.Time) time.Duration {
 	return max(p.full.Sub(now)-turnBurst*turnEvery, 0)
 }
 
-// rest takes answers for a while.
+// rest lets answers gather for a while, and takes them then: each would wake its taker else.
 func (l *Loop) rest(ctx context.Context, d time.Duration, answers <-chan answer) {
 	if d == 0 {
 		return
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			return
-		case a := <-answers:
-			l.done(a, answers)
-		}
+	select {
+	case <-ctx.Done():
+		return
+	case <-t.C:
+	}
+	select {
+	case a := <-answers:
+		l.done(a, answers)
+	default:
 	}
 }
