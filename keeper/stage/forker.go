@@ -19,16 +19,20 @@ import (
 // thousand runs has, that would be as dear as the rest of the start, and what every start costs would grow with
 // how many run. What a child is given comes over a socket pair.
 type forker struct {
-	mu      sync.Mutex // one fork at a time
-	socket  int        // our end, in everybody's table
-	orders  chan forkOrder
-	answers chan forkAnswer
+	socket int // our end, in everybody's table
+
+	mu     sync.Mutex // descriptors are handed over in the order of the orders
+	orders chan forkOrder
 }
 
+// maxForkOrders is how many may wait for the thread: it goes on to the next without being woken for it.
+const maxForkOrders = 8
+
 type forkOrder struct {
-	path string
-	argv []string
-	attr *syscall.ProcAttr // its descriptors become numbers of the forker's table
+	path   string
+	argv   []string
+	attr   *syscall.ProcAttr // its descriptors become numbers of the forker's table
+	answer chan forkAnswer   // one slot
 }
 
 type forkAnswer struct {
@@ -42,7 +46,7 @@ func newForker(program int) (*forker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the forker's socket pair: %w", err)
 	}
-	f := &forker{socket: pair[0], orders: make(chan forkOrder), answers: make(chan forkAnswer)}
+	f := &forker{socket: pair[0], orders: make(chan forkOrder, maxForkOrders)}
 	ready := make(chan error)
 	go f.serve(pair[1], program, ready)
 	err = <-ready
@@ -73,7 +77,7 @@ func (f *forker) serve(socket, program int, ready chan<- error) {
 	}
 	ready <- nil
 	for o := range f.orders {
-		f.answers <- carryOut(o, socket)
+		o.answer <- carryOut(o, socket)
 	}
 }
 
@@ -120,8 +124,6 @@ func ownTable(keep ...int) error {
 
 // fork is syscall.ForkExec on the forker's thread. attr.Sys.PidFD is needed, and set to -1 when the child's pidfd could not be had.
 func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	fds := make([]int, 0, len(attr.Files)+1)
 	for _, fd := range attr.Files {
 		fds = append(fds, int(fd))
@@ -129,13 +131,13 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr) (int, 
 	if attr.Sys.UseCgroupFD {
 		fds = append(fds, attr.Sys.CgroupFD)
 	}
-	if err := unix.Sendmsg(f.socket, []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
-		return 0, fmt.Errorf("cannot hand the child's descriptors over: %w", err)
-	}
 	sys := *attr.Sys
 	sys.PidFD = nil // it would be one of the forker's table
-	f.orders <- forkOrder{path: path, argv: argv, attr: &syscall.ProcAttr{Env: attr.Env, Files: make([]uintptr, len(attr.Files)), Sys: &sys}}
-	a := <-f.answers
+	o := forkOrder{path: path, argv: argv, answer: make(chan forkAnswer, 1), attr: &syscall.ProcAttr{Env: attr.Env, Files: make([]uintptr, len(attr.Files)), Sys: &sys}}
+	if err := f.order(o, fds); err != nil {
+		return 0, err
+	}
+	a := <-o.answer
 	*attr.Sys.PidFD = -1
 	if a.err != nil {
 		return a.pid, a.err
@@ -144,6 +146,17 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr) (int, 
 		*attr.Sys.PidFD = pidfd
 	}
 	return a.pid, nil
+}
+
+// order hands an order to the thread, with the descriptors that belong to it.
+func (f *forker) order(o forkOrder, fds []int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := unix.Sendmsg(f.socket, []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
+		return fmt.Errorf("cannot hand the child's descriptors over: %w", err)
+	}
+	f.orders <- o
+	return nil
 }
 
 // carryOut forks, on the forker's thread.
