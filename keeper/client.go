@@ -396,6 +396,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
+// Try has the keeper look whether it can write records. A refusal by [CheckRecord] says why it cannot.
+func (c *Client) Try(ctx context.Context) error {
+	err := c.order(ctx, OpTry, nil)
+	if check, refused := IsRefused(err); refused && check == CheckMessage {
+		return nil // a keeper that is older than the question
+	}
+	return err
+}
+
 // Status is how the keeper is.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	s, err := c.current()

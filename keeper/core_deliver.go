@@ -84,7 +84,7 @@ func (c *Core) Send(o state.SendOrder, g Guard, told func(state.Delivery, Outcom
 	run := s.rec.Run
 	d := state.Delivery{ID: o.ID, RunID: run.ID, Run: run.Number, Rail: run.Launch.Console.Input, By: o.By, At: c.kernel.Now().Wall}
 	if err := c.edit(s, func(r *state.Record) { journalDelivery(r, d) }); err != nil {
-		return err
+		return refuse(CheckRecord, "the line was not handed over: it has to be put on record first, and that cannot be done: %s", state.Cause(err))
 	}
 	c.await(s, d, told)
 	c.handOver(s, Delivery{Ref: DeliveryRef{RunID: run.ID, ID: o.ID}, Line: o.Line, Within: sendLimit, Patient: o.Patient})

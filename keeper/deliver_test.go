@@ -65,6 +65,28 @@ func TestSendRefusals(t *testing.T) {
 	}
 }
 
+// EN-1, EN-6: a line that cannot be put on record is not handed over, and its sender knows that; the same line may be sent again.
+func TestSendThatCannotBeRecorded(t *testing.T) {
+	w := newWorld(t, workTalks)
+	w.drive(true)
+	w.kernel.failing = "Put"
+	before := len(w.kernel.names)
+	err := w.core.Send(w.sendOrder("a", "hello"), nil, func(state.Delivery, keeper.Outcome) { t.Error("somebody is told of a line that was refused") })
+	refusedFor(t, err, keeper.CheckRecord)
+	if slices.Contains(w.kernel.names[before:], "Deliver") || len(w.main().lines) > 0 {
+		t.Errorf("it was handed over: %q", w.kernel.names[before:])
+	}
+	w.kernel.failing = ""
+	var got receipts
+	if err := w.core.Send(w.sendOrder("a", "hello"), nil, got.told); err != nil {
+		t.Fatal(err)
+	}
+	w.kernel.tell(w.core)
+	if len(got) != 1 || got[0].Result != state.Sent || !slices.Equal(w.main().lines, []string{"hello"}) {
+		t.Errorf("receipts %+v, lines %q", got, w.main().lines)
+	}
+}
+
 // EN-6: one line at a time, each once, with its sender, time and rail on record, and without its text.
 func TestSend(t *testing.T) {
 	w := newWorld(t, workTalks)

@@ -16,23 +16,36 @@ import (
 
 // What a keeper has in shared memory is named for its state directory and outlives the keeper, as it must. It would outlive
 // the state directory too, and nobody tidies up in memory. So a symbolic link beside each folder, of its name and this
-// ending, says which state directory it is of, and each keeper that starts takes away what is of none.
-const ofStateDir = ".of"
+// ending, says which state directory it is of, and each keeper that starts takes away what is of none. It says that of its own mount
+// namespace alone: the same memory may be seen from others, in which other directories are there. The link leads to nothing:
+//
+//	mnt:[4026531841]:/var/lib/reconciler
+const ofStateDir = ".in"
+
+// claimText is what the link of a state directory says.
+func claimText(stateDir string) (string, error) {
+	namespace, err := os.Readlink("/proc/self/ns/mnt")
+	return namespace + ":" + stateDir, err
+}
 
 // claimMemory says of each folder of ours in memory which state directory it is of. A folder may have been another's
 // before: a new directory can have the number of one that was deleted.
 func claimMemory(l state.Layout) error {
+	text, err := claimText(l.State)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, dir := range memoryFolders(l) {
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		claim := dir + ofStateDir
-		if of, err := os.Readlink(claim); err == nil && of == l.State {
+		if of, err := os.Readlink(claim); err == nil && of == text {
 			continue
 		}
 		temp := claim + strconv.Itoa(os.Getpid())
-		if err := os.Symlink(l.State, temp); err != nil {
+		if err := os.Symlink(text, temp); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -76,15 +89,20 @@ func sweepMemory(memory string, user int) error {
 	if err != nil {
 		return err
 	}
+	ours, err := claimText("")
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, claim := range claims {
 		var st unix.Stat_t
 		if unix.Lstat(claim, &st) != nil || int(st.Uid) != user || st.Mode&unix.S_IFMT != unix.S_IFLNK {
 			continue
 		}
-		of, err := os.Readlink(claim)
-		if err != nil {
-			continue // another keeper was first
+		text, err := os.Readlink(claim)
+		of, known := strings.CutPrefix(text, ours)
+		if err != nil || !known {
+			continue // another keeper was first; or it is of another namespace
 		}
 		if _, err := os.Lstat(filepath.Join(of, "keeper")); !errors.Is(err, fs.ErrNotExist) {
 			continue

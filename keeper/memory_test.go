@@ -15,7 +15,17 @@ func TestSweepMemory(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(there, "keeper"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, of := range map[string]string{"reconciler-a": gone, "reconciler-b": there, "reconciler-c": "", "other-d": gone} {
+	text := func(dir string) string {
+		text, err := claimText(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for name, of := range map[string]string{
+		"reconciler-a": text(gone), "reconciler-b": text(there), "reconciler-c": "", "other-d": text(gone),
+		"reconciler-e": "mnt:[1]:" + gone, // which may be there, in that namespace
+	} {
 		dir := filepath.Join(memory, name)
 		if err := os.MkdirAll(filepath.Join(dir, "run"), 0o700); err != nil {
 			t.Fatal(err)
@@ -36,7 +46,7 @@ func TestSweepMemory(t *testing.T) {
 	if err := sweepMemory(memory, os.Geteuid()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"reconciler-a": false, "reconciler-a.of": false, "reconciler-b": true, "reconciler-c": true, "other-d": true} {
+	for name, want := range map[string]bool{"reconciler-a": false, "reconciler-a.in": false, "reconciler-b": true, "reconciler-c": true, "other-d": true, "reconciler-e": true} {
 		if _, err := os.Lstat(filepath.Join(memory, name)); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", name, err == nil, want)
 		}
@@ -66,8 +76,12 @@ func TestClaimMemoryAnew(t *testing.T) {
 	if err := claimMemory(l); err != nil {
 		t.Fatal(err)
 	}
+	want, err := claimText(l.State)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, dir := range folders {
-		if of, err := os.Readlink(dir + ofStateDir); err != nil || of != l.State {
+		if of, err := os.Readlink(dir + ofStateDir); err != nil || of != want {
 			t.Errorf("%s is of %q, %v", dir, of, err)
 		}
 		if err := os.Remove(dir); err != nil {

@@ -44,6 +44,7 @@ const (
 	OpListening Op = "listening" // who listens on the endpoints of runs
 	OpStatus    Op = "status"
 	OpPing      Op = "ping"     // answered at once; a keeper that does not know it refuses it, and has answered
+	OpTry       Op = "try"      // writes to the store's disk and takes that back; refused when it cannot
 	OpPast      Op = "past"     // the ends of a removed server's runs
 	OpHost      Op = "host"     // what the reconciler says that the host allows has changed
 	OpShutdown  Op = "shutdown" // ends the keeper, when no run is live

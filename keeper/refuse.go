@@ -38,6 +38,7 @@ const (
 	CheckParameters Check = "parameters"
 	CheckInside     Check = "inside"  // the asker is part of no run
 	CheckMessage    Check = "message" // malformed
+	CheckRecord     Check = "record"  // it cannot be put on record, without which nothing is done
 )
 
 // Refused says that an order failed a check and has changed nothing. Detail is public.

@@ -34,6 +34,8 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 	switch m.Op {
 	case OpPing:
 		return nil, nil
+	case OpTry:
+		return nil, c.srv.try()
 	case OpList:
 		return c.list(m)
 	case OpUsage:
@@ -276,6 +278,18 @@ func (c *serverConn) permitStart() error {
 		return nil
 	}
 	return refuse(CheckUser, "this keeper runs as another user: name who servers may be run as in the host's configuration (users)")
+}
+
+// try looks whether records can be written. A disk that hangs is tried once: who asks meanwhile is told so.
+func (s *server) try() error {
+	if !s.trying.TryLock() {
+		return refuse(CheckRecord, "an earlier write has not ended yet: the disk hangs")
+	}
+	defer s.trying.Unlock()
+	if err := state.Try(state.LinuxDisk{}, s.layout.Keeper()); err != nil {
+		return refuse(CheckRecord, "%v", err)
+	}
+	return nil
 }
 
 // shutdown ends the keeper when nothing is live.

@@ -51,6 +51,7 @@ type server struct {
 	quit      func() // ends the keeper
 	log       *slog.Logger
 
+	trying    sync.Mutex    // held while the store is tried
 	strangers chan struct{} // those who may not give orders
 
 	mu        sync.Mutex

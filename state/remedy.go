@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +20,15 @@ func remedy(err error) string {
 		return " (raise the limit of open files)"
 	}
 	return ""
+}
+
+// Cause is what a disk's error is and what can be done about it, in words that everybody may hear: without a path.
+func Cause(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error() + remedy(err)
+	}
+	return "the store does not take it"
 }
 
 // fullDisk reports whether there was no room.

@@ -198,7 +198,7 @@ func (p *places) class(path string) string {
 }
 
 // inMemory is a link that says whose a folder in shared memory is.
-var inMemory = regexp.MustCompile(`^/dev/shm/reconciler-[^/]*\.of[0-9]*$`)
+var inMemory = regexp.MustCompile(`^/dev/shm/reconciler-[^/]*\.in[0-9]*$`)
 
 type namedPlace struct{ name, dir string }
 

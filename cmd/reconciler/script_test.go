@@ -22,15 +22,21 @@ var updateScripts = flag.Bool("update-scripts", false, "write what the scripts c
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022) // the modes that tests give are those they mean
 	testscript.Main(m, map[string]func(){
-		"reconciler": func() { os.Exit(cli.Main(os.Args[1:])) },
-		"faultd":     func() { os.Exit(faultd.Main(os.Args[1:])) },
-		"reconciler-role": func() {
-			if err := playReconciler(os.Args[1:]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-		},
+		"reconciler":      func() { os.Exit(cli.Main(os.Args[1:])) },
+		"faultd":          func() { os.Exit(faultd.Main(os.Args[1:])) },
+		"reconciler-role": role(playReconciler),
+		"on-a-disk":       role(onADisk),
 	})
+}
+
+// role is a program that fails with an error.
+func role(play func(args []string) error) func() {
+	return func() {
+		if err := play(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 }
 
 // TestScript tells how the program behaves, through the real program over real processes. A script may be read as a

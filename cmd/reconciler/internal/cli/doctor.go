@@ -27,7 +27,7 @@ func newDoctor(e *env) *cobra.Command {
 		Short: "Look whether everything is as it must be; change nothing",
 		Long: `Reports on two axes: Runtime, whether the processes and directories that do the work are there and in order, and
 Ownership, whether every process that runs is known and every record is usable. A required check that fails ends the
-command with code 1. Nothing is changed.
+command with code 1. Nothing is changed: of each store a write is tried, and taken back.
 
 With --self-test it proves on this host what the guarantees say: a keeper of its own, over a scratch directory in TMPDIR,
 starts throw-away servers, is killed, and started again. The tier says who keeps a guarantee here: the Kernel, we by looking

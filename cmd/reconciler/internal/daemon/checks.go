@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/keeper"
 	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/state"
 )
 
 // checklist collects findings.
@@ -32,11 +34,49 @@ func (c *checklist) add(axis, name string, required bool, bad, failure, fine str
 	*c = append(*c, check)
 }
 
-// Checks looks whether everything is as it must be, and changes nothing (EN-10).
+// errHangs says that a disk has not taken a write in time.
+var errHangs = errors.New("cannot write: the disk has not answered within " + askPatience.String())
+
+// tryStore looks whether our own store can be written. A disk that hangs is tried once.
+func (d *daemon) tryStore(ctx context.Context) error {
+	if !d.trying.TryLock() {
+		return errHangs
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	tried := make(chan error, 1)
+	go func() { // it ends when the disk answers, which may be never
+		defer d.trying.Unlock()
+		tried <- state.Try(state.LinuxDisk{}, d.cfg.Layout.Reconciler())
+	}()
+	select {
+	case err := <-tried:
+		return err
+	case <-ctx.Done():
+		return errHangs
+	}
+}
+
+// tryKeeper is why the keeper's store cannot be written, "" when it can.
+func (d *daemon) tryKeeper(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	err := d.client.Try(ctx)
+	var refused *keeper.Refused
+	switch {
+	case errors.As(err, &refused):
+		return refused.Detail
+	case errors.Is(err, context.DeadlineExceeded):
+		return errHangs.Error()
+	}
+	return problem(err)
+}
+
+// Checks looks whether everything is as it must be, and changes nothing but that it writes a file and removes it (EN-10).
 func (d *daemon) Checks(ctx context.Context) []api.Check {
 	var c checklist
 	c.must(api.AxisRuntime, "reconciler", "", "running")
-	c.must(api.AxisRuntime, "reconciler store", problem(errors.Join(d.table.Health(), d.jobs.Health())), "")
+	c.must(api.AxisRuntime, "reconciler store", problem(errors.Join(d.tryStore(ctx), d.table.Health(), d.jobs.Health())), "")
 	d.checkSources(&c)
 	if d.cfg.HostFile != "" {
 		failure := ""
@@ -45,15 +85,15 @@ func (d *daemon) Checks(ctx context.Context) []api.Check {
 		}
 		c.must(api.AxisRuntime, "host configuration", failure, "in use")
 	}
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ask, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	st, err := d.client.Status(ctx)
+	st, err := d.client.Status(ask)
 	if err != nil {
 		c.must(api.AxisRuntime, "keeper", err.Error(), "")
 		c.must(api.AxisOwnership, "runs", "unknown: the keeper does not answer", "")
 		return c
 	}
-	d.checkKeeper(&c, st)
+	d.checkKeeper(ctx, &c, st)
 	d.checkOwnership(&c, st)
 	return c
 }
@@ -80,9 +120,9 @@ func (d *daemon) checkSources(c *checklist) {
 	}
 }
 
-func (d *daemon) checkKeeper(c *checklist, st keeper.Status) {
+func (d *daemon) checkKeeper(ctx context.Context, c *checklist, st keeper.Status) {
 	c.must(api.AxisRuntime, "keeper", "", "running")
-	c.must(api.AxisRuntime, "keeper store", st.Health, "")
+	c.must(api.AxisRuntime, "keeper store", cmp.Or(d.tryKeeper(ctx), st.Health), "")
 	c.must(api.AxisRuntime, "keeper's host configuration", st.HostError, "")
 	different := ""
 	if st.Version != d.cfg.Version {

@@ -61,6 +61,7 @@ type daemon struct {
 	began  time.Time
 
 	consoles consoles
+	trying   sync.Mutex // held while the store is tried
 
 	host      atomic.Pointer[Host]
 	hostStamp stamp                  // of the file that host was read from
