@@ -138,7 +138,7 @@ func TestGolden(t *testing.T) {
 // Without a reconciler every command that needs one says so, and what to do.
 func TestNotRunning(t *testing.T) {
 	runtime := proctest.Place(t)
-	for _, args := range [][]string{{"get", "servers"}, {"stop", "town"}, {"logs", "town"}, {"attach", "town"}, {"events", "-w"}, {"wait", "town", "--for=delete"}, {"shutdown"}} {
+	for _, args := range [][]string{{"get", "servers"}, {"stop", "town"}, {"logs", "town"}, {"attach", "town"}, {"events", "-w"}, {"wait", "town", "--for=delete", "--timeout", "0"}, {"shutdown"}} {
 		got := run(t, runtime, args...)
 		if !strings.Contains(got, "! error: no reconciler is running here\n! hint: start one with") || !strings.HasSuffix(got, "[exit 1]\n") {
 			t.Errorf("got\n%s", got)

@@ -141,7 +141,7 @@ func waitJobs(ctx context.Context, e *env, p place, scope scopeFlags, args []str
 		return err
 	}
 	defer c.Close()
-	w := &waiter{e: e, client: c, resource: api.Jobs, namespace: scope.namespace, timeout: timeout, once: timeout == 0, whole: strings.HasPrefix(cond, "jsonpath")}
+	w := &waiter{e: e, client: c, resource: api.Jobs, namespace: scope.namespace, timeout: timeout, once: timeout == 0, awaits: true, whole: strings.HasPrefix(cond, "jsonpath")}
 	for _, arg := range args {
 		k, err := parseJob(arg, scope.namespace)
 		if err != nil {

@@ -26,7 +26,8 @@ func newWait(e *env) *cobra.Command {
   delete                    the server is in no manifest and has no process any more
   jsonpath=TEMPLATE=VALUE   what the template prints of the object; without =VALUE, that it prints anything
 
-A server that no manifest declares yet is waited for too. Waiting for Ready ends at once, with the reason, when the server's process ends before it was ready.
+A server that no manifest declares yet is waited for too, and so is a reconciler that does not run yet. Waiting for Ready ends at once, with the
+reason, when the server's process ends before it was ready.
 A job has the condition Succeeded; waiting for it ends at once when the job has ended in another way, with exit code 3 when nobody knows what became of it.`,
 		Example: `  reconciler wait server/town --for=condition=Ready --timeout 2m
   reconciler wait job/town-save-1 --for=condition=Succeeded
@@ -64,7 +65,7 @@ func runWait(ctx context.Context, e *env, p place, scope scopeFlags, args []stri
 		return err
 	}
 	defer c.Close()
-	w := &waiter{e: e, client: c, namespace: scope.namespace, timeout: timeout, once: timeout == 0, whole: strings.HasPrefix(cond, "jsonpath")}
+	w := &waiter{e: e, client: c, namespace: scope.namespace, timeout: timeout, once: timeout == 0, awaits: true, whole: strings.HasPrefix(cond, "jsonpath")}
 	for _, arg := range args {
 		k, err := parseServer(arg, scope.namespace)
 		if err != nil {

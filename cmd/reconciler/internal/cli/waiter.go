@@ -31,6 +31,7 @@ type waiter struct {
 	timeout   time.Duration // 0 = none
 	once      bool          // look once, and time out at what is not there
 	whole     bool          // the judges want to see the spec too
+	awaits    bool          // a reconciler that is not there yet is waited for too
 	waits     []*waiting
 }
 
@@ -135,6 +136,9 @@ func (w *waiter) run(ctx context.Context) error {
 		p.show(w.pending())
 	}
 	err := w.watch(ctx, look)
+	if w.awaits && !w.once {
+		err = w.await(ctx, look, err)
+	}
 	p.clear()
 	switch {
 	case errors.Is(err, errAllDone):
@@ -151,6 +155,24 @@ func (w *waiter) run(ctx context.Context) error {
 			}
 		}
 		return late
+	}
+	return err
+}
+
+// await goes on while there is no reconciler to ask: it may be about to start.
+func (w *waiter) await(ctx context.Context, look func(spec.Key, json.RawMessage), err error) error {
+	began, told := time.Now(), false
+	for pause := time.Millisecond; errors.Is(err, client.ErrNotRunning) || errors.Is(err, client.ErrUnresponsive); pause = min(2*pause, 100*time.Millisecond) {
+		if !told && time.Since(began) > lateAfter {
+			told = true
+			w.e.note(err.Error() + "; this waits for it")
+		}
+		select {
+		case <-time.After(pause): // nobody tells
+		case <-ctx.Done():
+			return fmt.Errorf("timed out: %w", err)
+		}
+		err = w.watch(ctx, look)
 	}
 	return err
 }
