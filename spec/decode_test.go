@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -95,6 +96,30 @@ func TestDecodeBounds(t *testing.T) {
 				t.Errorf("got:\n%swant:\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// A file as large as may be that is nothing but nesting is no object, tells a few faults, and costs memory in proportion to its size.
+func TestMebibyteOfBraces(t *testing.T) {
+	for _, unit := range []string{"{", "}", "[", "]", "{}", "[]", "{a: ", "[{", `{"a":`, `{"a":[`, "- ", "? ", "a: {", "{a: b, ", "&a [", "!!map {", "{? ", "\"{", "{'"} {
+		for name, begin := range map[string]string{"a.yaml": "", "b.yaml": server + "x-a: ", "c.json": `{"kind": "Server", "x-a": `} {
+			data := begin + strings.Repeat(unit, (MaxFileSize-len(begin))/len(unit))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			f := Decode(name, []byte(data))
+			runtime.ReadMemStats(&after)
+			for _, d := range f.Documents {
+				if d.Server != nil || d.Profile != nil || d.Job != nil {
+					t.Errorf("%s of %q: an object", name, unit)
+				}
+			}
+			if len(f.Faults) > maxFaults+1 || f.Ours && len(f.Faults) == 0 {
+				t.Errorf("%s of %q: ours %v, %d faults", name, unit, f.Ours, len(f.Faults))
+			}
+			if cost := after.TotalAlloc - before.TotalAlloc; cost > 1000*MaxFileSize {
+				t.Errorf("%s of %q: %d bytes were allocated", name, unit, cost)
+			}
+		}
 	}
 }
 
