@@ -7,7 +7,7 @@ FUZZTIME ?= 1m
 PATIENCE ?= 20m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-.PHONY: build run test race lint fuzz bench real crd sim mutants chaos crash check
+.PHONY: build run test race lint fuzz bench real flying-squid crd sim mutants chaos crash check
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X reconciler.dev/reconciler/cmd/reconciler/internal/cli.version=$(VERSION)' -o bin/reconciler ./cmd/reconciler
@@ -45,6 +45,14 @@ bench:
 # Real servers from Debian's packages, started, crashed, restarted and stopped. Most of them wait most of the time.
 real:
 	$(GO) test -tags real -count 1 -v -parallel 8 -timeout $(PATIENCE) -run '^TestReal' ./cmd/reconciler
+
+# Minecraft in JavaScript for `make real`, exactly as its lock says, where XDG_CACHE_HOME keeps it: needs npm, once.
+FLYING_SQUID = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reconciler-tests/flying-squid
+flying-squid:
+	@cmp -s cmd/reconciler/testdata/flying-squid/package-lock.json "$(FLYING_SQUID)/installed.json" || { \
+	  mkdir -p "$(FLYING_SQUID)" && cp cmd/reconciler/testdata/flying-squid/package*.json "$(FLYING_SQUID)" && \
+	  (cd "$(FLYING_SQUID)" && npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund) && \
+	  cp "$(FLYING_SQUID)/package-lock.json" "$(FLYING_SQUID)/installed.json"; }
 
 # A million steps of the simulation, and faults put into the shipped code that it must see.
 sim:

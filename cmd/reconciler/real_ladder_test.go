@@ -25,11 +25,12 @@ const middle = `{console: {line: %s, expect: never said by anybody}, waitSeconds
 func TestRealLadder(t *testing.T) {
 	binary := buildBinary(t)
 	for example, step := range map[string]string{
-		"openttd":   fmt.Sprintf(middle, "echo reconciler-was-here"),
-		"wesnothd":  fmt.Sprintf(middle, "status"),
-		"teeworlds": fmt.Sprintf(middle, "echo reconciler-was-here"),
-		"openarena": fmt.Sprintf(middle, "echo reconciler-was-here"),
-		"caddy":     `{http: {endpoint: admin, path: /config/}, waitSeconds: 10}`,
+		"openttd":      fmt.Sprintf(middle, "echo reconciler-was-here"),
+		"flying-squid": fmt.Sprintf(middle, "say reconciler-was-here"),
+		"wesnothd":     fmt.Sprintf(middle, "status"),
+		"teeworlds":    fmt.Sprintf(middle, "echo reconciler-was-here"),
+		"openarena":    fmt.Sprintf(middle, "echo reconciler-was-here"),
+		"caddy":        `{http: {endpoint: admin, path: /config/}, waitSeconds: 10}`,
 	} {
 		server := realServers[slices.IndexFunc(realServers, func(s realServer) bool { return s.example == example })]
 		t.Run(example, func(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -29,6 +30,8 @@ type realServer struct {
 	line, said string
 	replies    bool
 	secret     string // the reference of its console's password
+	// parameters are further ones of the test's, "" = none.
+	parameters string
 }
 
 var realServers = []realServer{
@@ -48,7 +51,25 @@ var realServers = []realServer{
 	{example: "teeworlds", program: "/usr/games/teeworlds-server", network: "udp", exit: "0", step: 2, line: "echo reconciler-was-here", said: "[Console]: reconciler-was-here", replies: true, secret: "deathmatch/econ"},
 	{example: "teeworlds", program: "/usr/games/teeworlds-server", user: "nobody", network: "udp", exit: "0", step: 2, line: "echo reconciler-was-here", said: "[Console]: reconciler-was-here", replies: true, secret: "deathmatch/econ"},
 	{example: "openarena", counts: true, program: "/usr/lib/openarena-server/baseoa/pak0.pk3", network: "udp", exit: "0", step: 2, line: "status", said: "map: oa_dm1", replies: true, secret: "arena/rcon"},
+	{example: "flying-squid", counts: true, program: filepath.Join(flyingSquidModules, "flying-squid"), network: "tcp", exit: "0", line: "say reconciler-was-here", said: "[Server] reconciler-was-here", files: flyingSquidFiles, parameters: "modules: " + flyingSquidModules},
 	{example: "caddy", program: "/usr/bin/caddy", network: "tcp", second: "adminPort", exit: "0", files: caddyFiles},
+}
+
+// flyingSquidModules is where `make flying-squid` puts it.
+var flyingSquidModules = filepath.Join(cacheHome(), "reconciler-tests/flying-squid/node_modules")
+
+func cacheHome() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "/nowhere" // then nothing is installed there
+	}
+	return dir
+}
+
+func flyingSquidFiles(int) map[string]string {
+	return map[string]string{"server.js": `const defaults = require('flying-squid/config/default-settings.json')
+require('flying-squid').createMCServer({...defaults, host: '127.0.0.1', port: +process.argv[2], 'online-mode': false, logging: false, version: '1.16.5', debug: console.log})
+`}
 }
 
 func openttdFiles(int) map[string]string {

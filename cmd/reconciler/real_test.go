@@ -77,6 +77,9 @@ func startServer(t *testing.T, binary string, server realServer, edit func(strin
 	if server.second != "" {
 		parameters += fmt.Sprintf(", %s: %d", server.second, freePort(t, "tcp"))
 	}
+	if server.parameters != "" {
+		parameters += ", " + server.parameters
+	}
 	h.put(t, "server.yaml", edit(patient(withParameters(string(text), parameters))))
 	h.run(t)
 	h.await(t, name, "condition=Ready")
