@@ -51,8 +51,9 @@ type scope struct {
 
 	// What came while somebody else had the scope: he looks again before he lets go of it.
 	poked atomic.Bool
-	heard atomic.Int64 // number of the run that printed a literal of its log probe
-	spoke atomic.Int64 // number of the run that said that it is ready
+	heard atomic.Int64         // number of the run that printed a literal of its log probe
+	spoke atomic.Int64         // number of the run that said that it is ready
+	said  atomic.Pointer[sign] // that it lives; nil = none has
 
 	mu      sync.Mutex
 	removed bool          // the scope was archived or retired; the table has another one or none
@@ -75,6 +76,8 @@ type scope struct {
 	told   look      // what was published last
 
 	changed *observe.ChangedSecrets // of the live run
+
+	listened sign // since when its run is listened to for signs of life; another run's number = it is not
 
 	numbered bool  // logged was looked up; since then numbers are on record before there is a log
 	logged   int64 // the highest number of a run that had a log then

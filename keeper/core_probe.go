@@ -34,6 +34,10 @@ func (c *Core) Probe(o state.ProbeOrder, g Guard, told func(observe.Probed)) err
 		return err
 	}
 	launch := s.rec.Run.Launch
+	if l := launch.Liveness; o.For == spec.ForLiveness && l != nil && l.Notify {
+		told(c.askWatchdog(s, time.Duration(l.PeriodSeconds)*time.Second))
+		return nil
+	}
 	q := Probing{For: o.For, Launch: &launch, Host: c.Host(), At: o.At}
 	if !q.ask() {
 		return refuse(CheckCommand, "%s declares nothing that the keeper could ask it for %q", s.name, o.For)

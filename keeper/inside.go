@@ -26,15 +26,21 @@ type Notice struct {
 // maxNotice is the longest notice that is read, in bytes.
 const maxNotice = 4096
 
-// ready reports whether a notice says that the run is ready. Of two assignments of a name the last counts.
-func (n Notice) ready() bool {
-	ready := false
+// ready reports whether a notice says that the run is ready.
+func (n Notice) ready() bool { return n.says("READY") }
+
+// lives reports whether a notice says that the run lives.
+func (n Notice) lives() bool { return n.says("WATCHDOG") }
+
+// says reports whether a notice assigns 1 to a name. Of two assignments of a name the last counts.
+func (n Notice) says(name string) bool {
+	yes := false
 	for line := range strings.Lines(n.Text) {
-		if value, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "READY="); ok {
-			ready = value == "1"
+		if value, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), name+"="); ok {
+			yes = value == "1"
 		}
 	}
-	return ready
+	return yes
 }
 
 // insidePatience is how long a process of a run may take to ask what it wants.

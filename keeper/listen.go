@@ -159,6 +159,9 @@ func (k *keeper) note(p Place, n Notice) {
 	if n.ready() {
 		k.events.notified(p.Scope, p.Number)
 	}
+	if n.lives() {
+		k.core.HandleWatchdog(p.Scope, p.Number)
+	}
 }
 
 // inbox takes what was sent to a run.

@@ -18,6 +18,14 @@ func TestNoticeIsReady(t *testing.T) {
 	}
 }
 
+func TestNoticeIsASignOfLife(t *testing.T) {
+	for text, want := range map[string]bool{"WATCHDOG=1": true, "STATUS=a\nWATCHDOG=1\n": true, "WATCHDOG=trigger": false, "WATCHDOG_USEC=1": false, "READY=1": false} {
+		if got := (Notice{text}).lives(); got != want {
+			t.Errorf("%q is a sign of life: %v", text, got)
+		}
+	}
+}
+
 // FuzzSenderOf reads control messages as a kernel could never send them: no descriptor is made up, for each is closed.
 func FuzzSenderOf(f *testing.F) {
 	f.Add(unix.UnixCredentials(&unix.Ucred{Pid: 2, Uid: 1}), "READY=1")

@@ -119,6 +119,48 @@ func (w *world) placeOf() keeper.Place {
 	return keeper.Place{Scope: w.scope, RunID: m.run, Cgroup: m.cgroup}
 }
 
+// EC-11: a run that shall say that it lives is silent once it has not for a whole period, in which this keeper has listened. What an
+// earlier run has said is none of it.
+func TestWatchdog(t *testing.T) {
+	w := newWorld(t, workTalks)
+	w.drive(true)
+	l := w.launch()
+	l.Liveness = &spec.LaunchProbe{Notify: true, PeriodSeconds: 10, TimeoutSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1}
+	if err := w.core.ApplyLive(state.LiveOrder{RunID: w.facts().Run.ID, Launch: l, Generation: 2}, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := func(when string, result observe.ProbeResult, detail string) {
+		t.Helper()
+		var got []observe.Probed
+		if err := w.ask(spec.ForLiveness, func(p observe.Probed) { got = append(got, p) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].Result != result || detail != "" && got[0].Detail != detail {
+			t.Errorf("%s: it is told %+v, want %s", when, got, result)
+		}
+	}
+	number := w.facts().Run.Number
+	want("before anything was said", observe.ProbeNotRun, "")
+	w.kernel.clock += 9 * time.Second
+	want("within the first period", observe.ProbeNotRun, "")
+	w.core.HandleWatchdog(w.scope, number)
+	want("once it was said", observe.ProbePassed, "")
+	w.kernel.clock += 9 * time.Second
+	want("within a period", observe.ProbePassed, "")
+	w.kernel.clock += 2 * time.Second
+	want("after a period", observe.ProbeFailed, "it has not said WATCHDOG=1 for 10 s")
+	w.core.HandleWatchdog(w.scope, number-1)
+	want("by another run", observe.ProbeFailed, "")
+	w.core.HandleWatchdog(w.scope, number)
+	want("said again", observe.ProbePassed, "")
+
+	w.kernel.die()
+	w.open()
+	want("to the next keeper, nothing yet", observe.ProbeNotRun, "")
+	w.kernel.clock += 11 * time.Second
+	want("to the next keeper, nothing for a period", observe.ProbeFailed, "")
+}
+
 // asked is what comes of a question to a run.
 func (r *rig) asked(l spec.Launch, run *observe.RunFacts, why spec.Purpose) observe.Probed {
 	r.t.Helper()

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"reconciler.dev/reconciler/observe"
@@ -27,6 +28,11 @@ func (q *question) endpoint() string {
 		return q.players.Endpoint()
 	}
 	return q.probe.Endpoint()
+}
+
+// silent reports whether nobody is asked: what a server says once, or prints, is told by its facts.
+func (q *question) silent(why spec.Purpose) bool {
+	return q.endpoint() == "" && (why != spec.ForLiveness || q.probe == nil || !q.probe.Notify)
 }
 
 func (q *question) period() time.Duration {
@@ -88,7 +94,7 @@ func (q *question) become(next question, run *observe.RunFacts, adopted bool, no
 		return false
 	}
 	next.next = now.Uptime
-	if adopted && next.endpoint() != "" {
+	if adopted && (next.probe != nil || next.players != nil) {
 		next.next += time.Duration(float64(next.period()) * (spread(run.ID) + 1) / 2)
 	}
 	*q = next
@@ -149,18 +155,20 @@ func (d *decision) ask(s *standing, run *observe.RunFacts, now state.Moment) {
 			continue
 		}
 		q := s.probing.of(why)
-		if q.endpoint() == "" || q.inFlight {
+		if q.silent(why) || q.inFlight {
 			continue
 		}
 		if now.Uptime < q.next {
 			d.lookAt(q.next)
 			continue
 		}
-		for _, e := range run.Endpoints {
-			if e.Name == q.endpoint() {
-				d.checks = append(d.checks, Order{Scope: d.lane.facts.Scope, Check: &CheckOrder{For: why, RunID: run.ID, Endpoint: s.listening.address(e), Probe: q.probe, Players: q.players}})
-			}
+		check := &CheckOrder{For: why, RunID: run.ID, Probe: q.probe, Players: q.players}
+		if i := slices.IndexFunc(run.Endpoints, func(e spec.LaunchEndpoint) bool { return e.Name == q.endpoint() }); i >= 0 {
+			check.Endpoint = s.listening.address(run.Endpoints[i])
+		} else if q.endpoint() != "" {
+			continue
 		}
+		d.checks = append(d.checks, Order{Scope: d.lane.facts.Scope, Check: check})
 	}
 }
 

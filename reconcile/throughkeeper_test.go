@@ -71,6 +71,32 @@ func TestProbesThatTheKeeperCannotAsk(t *testing.T) {
 	}
 }
 
+// A server that shall say that it lives has no endpoint for it: the keeper is asked what it has heard, from the first Ready on.
+func TestSignsOfLife(t *testing.T) {
+	h := newHost(t)
+	h.profile("game", socketProbe, func(p *spec.ProfileSpec) {
+		p.LivenessProbe = &spec.Probe{Notify: &spec.Notify{}, PeriodSeconds: number(5)}
+	})
+	h.checks["game"] = errDeaf
+	h.server("town", "game")
+	h.settle()
+	h.pass(time.Minute)
+	if n := h.probed[spec.ForLiveness]; n != 0 {
+		t.Errorf("it was asked %d times before it was Ready", n)
+	}
+	h.checks["game"] = nil
+	h.pass(time.Minute)
+	if n := h.probed[spec.ForLiveness]; n < 10 || n > 13 {
+		t.Errorf("it was asked %d times in a minute", n)
+	}
+	h.took()
+	h.finds[spec.ForLiveness] = observe.Probed{Result: observe.ProbeFailed, Detail: "silent"}
+	h.pass(16 * time.Second)
+	if got := h.took(); len(got) == 0 || got[0] != "Stop town/game LivenessFailed" {
+		t.Errorf("orders %q", got)
+	}
+}
+
 // The keeper judges whether the time of a probe is over; its answer is awaited for longer than that.
 func TestKeeperHasTheLastWordOnTime(t *testing.T) {
 	h := newHost(t)

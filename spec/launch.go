@@ -165,7 +165,7 @@ type LaunchProbe struct {
 	Socket           *SocketProbe `json:"socket,omitempty"`
 	Query            *Query       `json:"query,omitempty"`
 	Proxy            *ProxyProbe  `json:"proxy,omitempty"`
-	Notify           bool         `json:"notify,omitempty"` // the server says so itself (sd_notify(3)), and stays Ready until the run ends
+	Notify           bool         `json:"notify,omitempty"` // the server says so itself (sd_notify(3)): READY=1, and stays Ready until the run ends; for liveness WATCHDOG=1 in each period
 	PeriodSeconds    int64        `json:"periodSeconds"`
 	TimeoutSeconds   int64        `json:"timeoutSeconds"`
 	FailureThreshold int64        `json:"failureThreshold"`

@@ -41,7 +41,7 @@ func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
 		l.Query = &q
 	case p.Proxy != nil && p.Proxy.BasicAuth == nil:
 		l.Proxy = &ProxyProbe{Endpoint: p.Proxy.Endpoint, URL: p.Proxy.URL}
-	case p.Notify != nil: // of a livenessProbe it is refused by its row
+	case p.Notify != nil:
 		l.Notify = true
 	default:
 		r.fault(field, FaultForbidden, "", notAvailable)
@@ -120,9 +120,6 @@ func (c *launchCheck) probe(at string, p *LaunchProbe, l *Launch, liveness bool)
 		c.row(at+".socket.endpoint", "", s.Endpoint)
 		c.bytes(at+".socket.send", s.Send)
 		c.bytes(at+".socket.expect", s.Expect)
-	}
-	if p.Notify && liveness {
-		c.fault(at+".notify", FaultForbidden, "", notAvailable)
 	}
 	if q := p.Query; q != nil {
 		declared.Query = q

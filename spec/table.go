@@ -38,7 +38,7 @@ func profileFields() *schema {
 			live.field("appProtocol", word(AppHTTP, AppSOCKS5, AppMixed)),
 		), 0, 32).keyed("name")),
 		live.field("readinessProbe", probeSchema(live, live, later, later)),
-		live.field("livenessProbe", livenessRules(probeSchema(live, later, later, later))),
+		live.field("livenessProbe", livenessRules(probeSchema(live, live, later, later))),
 		live.field("startDeadlineSeconds", integer(1, 86400)),
 		live.field("players", playersRules(object(
 			live.field("query", querySchema(live)),

@@ -21,6 +21,8 @@ func runFlags(fs *flag.FlagSet) func(*process) int {
 	fs.IntVar(&s.stopCode, "stop-code", 0, "exit with this `code` after a graceful stop")
 	fs.BoolVar(&s.reraise, "reraise", false, "after a graceful stop, die of the signal that asked for it")
 	fs.BoolVar(&s.notify, "notify", false, "after the ready line, say READY=1 on $NOTIFY_SOCKET as sd_notify(3) does")
+	fs.DurationVar(&s.watchdog, "watchdog", 0, "after the ready line, say WATCHDOG=1 this often")
+	fs.IntVar(&s.signs, "signs", 0, "say that only so many `times`; 0 = without an end")
 	fs.DurationVar(&s.tick, "tick", 0, "write a numbered line this often")
 	fs.StringVar(&s.config, "config", "", "print this `file` at the start, and on SIGHUP")
 	return func(*process) int { return s.run() }
@@ -30,7 +32,8 @@ func runFlags(fs *flag.FlagSet) func(*process) int {
 type server struct {
 	addr, ready, config         string
 	startDelay, stopDelay, tick time.Duration
-	stopCode                    int
+	watchdog                    time.Duration
+	stopCode, signs             int
 	reraise, notify, portless   bool
 }
 
@@ -58,6 +61,9 @@ func (s *server) run() int {
 			return fail(err)
 		}
 	}
+	if s.watchdog > 0 {
+		go s.live()
+	}
 	if s.tick > 0 {
 		go count(s.tick)
 	}
@@ -84,6 +90,16 @@ func (s *server) show(word string) {
 		return
 	}
 	say("%s %q", word, trimNewline(string(b)))
+}
+
+// live says that it lives, for as long as it is to.
+func (s *server) live() {
+	for i := 0; s.signs == 0 || i < s.signs; i++ {
+		if err := notify("WATCHDOG=1"); err != nil {
+			say("no sign of life: %v", err)
+		}
+		time.Sleep(s.watchdog)
+	}
 }
 
 func count(every time.Duration) {

@@ -94,8 +94,8 @@ func newNotify(e *env) *cobra.Command {
 		Use:   "notify --ready | NAME=VALUE...",
 		Short: "From inside a run: say that it is ready",
 		Long: `Tells the keeper what the run says of itself, in the words of sd_notify(3): READY=1 makes a server Ready whose profile has
-'readinessProbe: {notify: {}}'. It returns when the keeper has heard it. A program that knows sd_notify needs no such
-command: every run is given a NOTIFY_SOCKET.`,
+'readinessProbe: {notify: {}}', WATCHDOG=1 is a sign of life for 'livenessProbe: {notify: {}}'. It returns when the keeper has
+heard it. A program that knows sd_notify needs no such command: every run is given a NOTIFY_SOCKET.`,
 		Example: "  reconciler notify --ready",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !ready {

@@ -83,7 +83,7 @@ var mutants = []mutant{
 	{name: "DC-1 a program has all the time in the world", file: "keeper/core_program.go", old: "\tif !over && !p.orphan {\n", new: "\tif !p.orphan {\n"},
 	{name: "EC-3 what runs is ended for what cannot run", file: "keeper/core_stop.go", old: "if o.Next != nil && run.MainExit == nil {", new: "if o.Next != nil && run.MainExit != nil {"},
 	{name: "EC-11 a run is ended for another's silence", file: "reconcile/probing.go", old: "if p.runID != c.RunID || q.probe != c.Probe || q.players", new: "if q.probe != c.Probe || q.players", suite: "reconcile", test: "TestLivenessIsOfOneRun"},
-	{name: "EC-11 it is asked whether it lives before it was Ready", file: "reconcile/probing.go", old: "if why != forReadiness && run.ReadyAt.IsZero() {", new: "if why != forReadiness && run.StartedAt.IsZero() {"},
+	{name: "EC-11 it is asked whether it lives before it was Ready", file: "reconcile/probing.go", old: "if why != spec.ForReadiness && run.ReadyAt.IsZero() {", new: "if why != spec.ForReadiness && run.StartedAt.IsZero() {"},
 	{name: "EC-11 it is asked whether it lives while it ends", file: "reconcile/probing.go", old: "if !s.heard || d.sit != up || s.probing", new: "if !s.heard || s.probing"},
 	{name: "EC-11 one failure is enough", file: "observe/probe/threshold.go", old: "if t.inRow < max(threshold, 1) {", new: "if t.inRow < min(max(threshold, 1), 1) {"},
 	{name: "EC-11 failures need not be in a row", file: "observe/probe/threshold.go", old: "\tif success == t.Passing {\n\t\tt.inRow = 0\n", new: "\tif success == t.Passing {\n", suite: "observe/probe", test: "TestTally"},
