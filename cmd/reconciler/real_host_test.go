@@ -25,6 +25,7 @@ type host struct {
 	user                              *syscall.Credential
 	env                               []string
 	wrap                              []string // a program that run is started through
+	workspace                         string   // a directory that is opened as workspace own, "" = none
 	reconciler                        *exec.Cmd
 }
 
@@ -148,6 +149,9 @@ func (h *host) start(t *testing.T) {
 	}
 	defer log.Close()
 	cmd := h.command("run", "--manifests", h.manifests, "--listen", "127.0.0.1:0")
+	if h.workspace != "" {
+		cmd.Args = append(cmd.Args, "--workspace", "own="+h.workspace)
+	}
 	if len(h.wrap) > 0 {
 		cmd.Path, cmd.Args = h.wrap[0], append(slices.Clone(h.wrap), cmd.Args...)
 	}

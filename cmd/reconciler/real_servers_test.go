@@ -23,6 +23,7 @@ type realServer struct {
 	exit string
 	// counts says that it tells how many play: nobody does.
 	counts bool
+	killed bool // it is the kill at the ladder's end that ends it
 	// step is the step of the ladder that ends it, 0 = the first. Those before it come to what they ask for.
 	step int
 	// line is sent to its console before the stop, and said is what it prints of it; "" = none. On a rail that carries answers
@@ -32,6 +33,8 @@ type realServer struct {
 	secret     string // the reference of its console's password
 	// parameters are further ones of the test's, "" = none.
 	parameters string
+	// manifest is that of a server of the test's own, whose profile is called as example says; "" = the example's.
+	manifest string
 }
 
 var realServers = []realServer{

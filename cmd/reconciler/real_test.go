@@ -48,6 +48,9 @@ func (s realServer) isThere(t *testing.T) bool {
 		t.Logf("left out by %s", withoutVariable)
 		return false
 	}
+	if s.manifest != "" {
+		return true
+	}
 	if _, err := os.Stat(s.program); err != nil {
 		t.Fatalf("%s is not installed: install it, or leave it out by name with %s=%s", s.program, withoutVariable, s.example)
 	}
@@ -61,9 +64,9 @@ const long = "5m"
 func startServer(t *testing.T, binary string, server realServer, edit func(string) string) (h *host, name string) {
 	t.Helper()
 	h = newHost(t, binary, server.user)
-	text, ok := examples.Get(server.example)
-	if !ok {
-		t.Fatalf("no example %q", server.example)
+	text := server.text(t)
+	if server.manifest != "" {
+		h.workspace = filepath.Dir(binary)
 	}
 	name = serverName(t, text)
 	port := freePort(t, server.network)
@@ -80,14 +83,25 @@ func startServer(t *testing.T, binary string, server realServer, edit func(strin
 	if server.parameters != "" {
 		parameters += ", " + server.parameters
 	}
-	h.put(t, "server.yaml", edit(patient(withParameters(string(text), parameters))))
+	h.put(t, "server.yaml", edit(withParameters(text, parameters)))
 	h.run(t)
 	h.await(t, name, "condition=Ready")
 	return h, name
 }
 
-// patient is a manifest whose ladders wait as long as it takes: how long that is on a busy host is no promise of the server's.
-func patient(text string) string { return waitSeconds.ReplaceAllString(text, "waitSeconds: 3600") }
+// text is the server's manifest. An example's ladder waits as long as it takes: how long that is on a busy host is no promise of the
+// server's.
+func (s realServer) text(t *testing.T) string {
+	t.Helper()
+	if s.manifest != "" {
+		return s.manifest
+	}
+	text, ok := examples.Get(s.example)
+	if !ok {
+		t.Fatalf("no example %q", s.example)
+	}
+	return waitSeconds.ReplaceAllString(string(text), "waitSeconds: 3600")
+}
 
 var waitSeconds = regexp.MustCompile(`waitSeconds: \d+`)
 
@@ -143,7 +157,7 @@ func (h *host) converse(t *testing.T, name string, server realServer) {
 	})
 }
 
-// checkStop looks how a server has ended at its stop: in its own way, by a step of its ladder.
+// checkStop looks how a server has ended at its stop: in its own way, by a step of its ladder, or by the kill after all of them.
 func (h *host) checkStop(t *testing.T, name string, server realServer, step int) {
 	t.Helper()
 	exit := h.lastExit(t, name)
@@ -154,8 +168,8 @@ func (h *host) checkStop(t *testing.T, name string, server realServer, step int)
 	if exit.Class != spec.Expected || exit.Reason != spec.ReasonStopRequested || got != server.exit {
 		t.Errorf("after stop the exit is %s, %s, %q: want Expected, StopRequested, %q", exit.Class, exit.Reason, got, server.exit)
 	}
-	if exit.StopStep == nil || *exit.StopStep != step || exit.Killed {
-		t.Errorf("the ladder ended at step %v, killed %v: want step %d and no kill", exit.StopStep, exit.Killed, step)
+	if exit.StopStep == nil || *exit.StopStep != step || exit.Killed != server.killed {
+		t.Errorf("the ladder ended at step %v, killed %v: want step %d, killed %v", exit.StopStep, exit.Killed, step, server.killed)
 	}
 }
 
@@ -174,9 +188,9 @@ func buildBinary(t *testing.T) string {
 }
 
 // serverName is the name of the one Server in an example.
-func serverName(t *testing.T, text []byte) string {
+func serverName(t *testing.T, text string) string {
 	t.Helper()
-	for _, doc := range strings.Split(string(text), "\n---\n") {
+	for _, doc := range strings.Split(text, "\n---\n") {
 		if strings.Contains(doc, "kind: Server") {
 			_, rest, _ := strings.Cut(doc, "metadata: {name: ")
 			name, _, _ := strings.Cut(rest, "}")
