@@ -215,6 +215,9 @@ const allSeals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix
 // read: connections are idle nearly always, and a packet may be large.
 type receiver struct {
 	conn *net.UnixConn
+	// gather is called when all that was there is read: true says that it has waited for more, false that the next is to be read as soon
+	// as it comes. Nil never waits.
+	gather func() bool
 
 	// Of one attempt:
 	packet        *packet
@@ -273,9 +276,14 @@ func (r *receiver) receive() (Message, error) {
 
 // attempt reads a packet, and reports false when there is none yet.
 func (r *receiver) attempt(fd uintptr) bool {
+	return r.read(int(fd)) || r.gather != nil && r.gather() && r.read(int(fd))
+}
+
+// read reads a packet that is there.
+func (r *receiver) read(fd int) bool {
 	r.packet = packets.Get().(*packet)
 	for {
-		r.n, r.oobn, r.flag, _, r.err = unix.Recvmsg(int(fd), r.packet.data[:], r.packet.oob[:], unix.MSG_CMSG_CLOEXEC)
+		r.n, r.oobn, r.flag, _, r.err = unix.Recvmsg(fd, r.packet.data[:], r.packet.oob[:], unix.MSG_CMSG_CLOEXEC)
 		if r.err != unix.EINTR {
 			break
 		}

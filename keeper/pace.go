@@ -12,6 +12,23 @@ const (
 	listEvery = 10 * time.Millisecond
 )
 
+// So it is with answers and notices: while many come one by one they are read so often, all that came meanwhile together. Each would wake
+// a process that sleeps else, which costs more than reading it.
+const (
+	readBurst = 32
+	readEvery = 5 * time.Millisecond
+)
+
+// gatherer is what a receiver that goes by the pace waits with.
+func gatherer() func() bool {
+	pace := pace{burst: readBurst, every: readEvery}
+	return func() bool {
+		d := pace.take(time.Now())
+		time.Sleep(d) // 0 = at once
+		return d > 0
+	}
+}
+
 // pace lets a few through at once, and more of them one by one.
 type pace struct {
 	burst int

@@ -34,3 +34,64 @@ func TestPaceEnds(t *testing.T) {
 	p := pace{every: time.Hour}
 	p.wait(ctx) // for an hour, were it not for ctx
 }
+
+// Of many messages that come one by one those that came while a receiver waited are read without waiting for each; one that comes
+// later is heard as well.
+func TestReceiverGathers(t *testing.T) {
+	a, b := pair(t)
+	l := newLink(a)
+	defer l.wait()
+	defer l.close()
+	r := newReceiver(b)
+	next, waits := uint64(1), 0
+	send := func() {
+		next++
+		if err := l.send(Message{ID: next}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	r.gather = func() bool {
+		waits++
+		switch waits {
+		case 1: // nothing is gathered: the message comes while the receiver sleeps in the poller
+			go send()
+			return false
+		case 2: // two come meanwhile
+			send()
+			send()
+			return true
+		case 3: // none comes meanwhile, one later
+			go send()
+			return true
+		}
+		return false
+	}
+	for want := uint64(2); want < 6; want++ {
+		if m, err := r.receive(); err != nil || m.ID != want {
+			t.Fatalf("received %+v, %v, want message %d", m, err, want)
+		}
+	}
+	if waits != 3 {
+		t.Errorf("the receiver gathered %d times, want 3", waits)
+	}
+}
+
+// A gatherer waits for nobody who sends little.
+func TestGathererPaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gather := gatherer()
+		began := time.Now()
+		for range readBurst {
+			if gather() {
+				t.Fatal("it waited within the burst")
+			}
+		}
+		if waited := gather(); !waited || time.Since(began) != readEvery {
+			t.Errorf("after the burst it waited (%v) for %v, want %v", waited, time.Since(began), readEvery)
+		}
+		time.Sleep(2 * readBurst * readEvery)
+		if gather() {
+			t.Error("it waited after a long rest")
+		}
+	})
+}

@@ -55,7 +55,9 @@ func shakeHands(ctx context.Context, conn *net.UnixConn, h Hello, patience time.
 	s := &session{
 		link: newLink(conn), notice: make(chan struct{}, 1), ended: make(chan struct{}), waiting: map[uint64]chan Message{},
 	}
-	s.reader.Go(func() { s.readAll(newReceiver(conn)) })
+	r := newReceiver(conn)
+	r.gather = gatherer()
+	s.reader.Go(func() { s.readAll(r) })
 	greet, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := s.ask(greet, OpHello, h, &s.welcome)
