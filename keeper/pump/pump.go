@@ -86,6 +86,7 @@ type run struct {
 	streams  []*source      // the loop's; stdout and stderr, or a terminal alone; nil without attachment
 	watch    *watch         // the loop's
 	expected []*expectation // the loop's
+	taps     []*Tap         // the loop's
 	file     logFile        // the writer's
 
 	pool           *pool
@@ -167,6 +168,7 @@ func (p *Pump) Close() error {
 	defer p.mu.Unlock()
 	var errs []error
 	for _, r := range p.runs {
+		r.endTaps()
 		for _, s := range r.streams {
 			if !s.closed {
 				p.loop.Remove(s.fd)

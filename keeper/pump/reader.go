@@ -354,6 +354,7 @@ func (rd *reader) unheat(s *source) {
 func (rd *reader) forget(r *run) {
 	rd.unwatch(r)
 	rd.disappoint(r)
+	r.endTaps()
 	for _, s := range r.streams {
 		if s.closed {
 			continue

@@ -57,8 +57,11 @@ func (rd *reader) beginWatch(w *watch) {
 
 func (rd *reader) unwatch(r *run) { r.watch = nil }
 
-// scan looks for the watched literals in what a source has given.
+// scan looks for the watched literals in what a source has given, and hands it to those who listen.
 func (rd *reader) scan(s *source, b []byte) {
+	for _, t := range s.run.taps {
+		t.add(b)
+	}
 	if len(s.run.expected) > 0 {
 		rd.meet(s, b)
 	}
@@ -82,19 +85,10 @@ func (rd *reader) found(w *watch) {
 
 // beginScan runs when all that was read before the Watch is in the file, and nothing that was read after it.
 func (wr *writer) beginScan(w *watch) {
-	f := &w.run.file
-	end := logs.File{Run: w.run.id.Number, Index: f.index, Size: f.size}
-	if !f.known {
-		files, err := logs.Files(filepath.Join(wr.pump.dir, w.run.id.Scope))
-		if err != nil {
-			wr.pump.log.Warn("cannot search the log", "run", w.run.id, "error", err)
-			return
-		}
-		for _, file := range files {
-			if file.Run == end.Run {
-				end = file
-			}
-		}
+	end, err := wr.end(w.run)
+	if err != nil {
+		wr.pump.log.Warn("cannot search the log", "run", w.run.id, "error", err)
+		return
 	}
 	if end.Index == 0 && end.Size == 0 {
 		return

@@ -24,6 +24,8 @@ type Query struct {
 	// After goes on behind an entry that was given before, by another keeper perhaps: no line is lost or comes twice. Run, Previous and
 	// Tail are then without meaning.
 	After *Cursor
+	// Until ends the reading at a place of a run's log, which Run names, although more was written. Follow and Previous are not asked for then.
+	Until *Place
 }
 
 // Place is a place in a run's log: a file and the bytes before it.

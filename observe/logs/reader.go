@@ -48,7 +48,7 @@ func (r *reader) begin() ([]File, error) {
 		number := r.q.choose(all)
 		var files []File
 		for _, f := range all {
-			if f.Run == number {
+			if f.Run == number && r.q.cut(&f) {
 				files = append(files, f)
 			}
 		}
@@ -86,6 +86,19 @@ func (r *reader) goOn(after Cursor) error {
 		}
 	}
 	return r.run(end)
+}
+
+// cut leaves out what is behind Until, and reports whether anything of the file is left.
+func (q *Query) cut(f *File) bool {
+	switch u := q.Until; {
+	case u == nil || f.Index < u.Index:
+		return true
+	case f.Index > u.Index:
+		return false
+	default:
+		f.Size = min(f.Size, u.Offset)
+		return true
+	}
 }
 
 // choose picks the run; 0 = there is none.

@@ -328,3 +328,52 @@ func BenchmarkTail(b *testing.B) {
 		}
 	}
 }
+
+// What is behind Until is not read, and what is before it is as if nothing else was there.
+func TestUntil(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 8))
+	for range 30 {
+		q := someLog(t, random)
+		q.Run, q.Tail = 1, -1
+		files, err := Files(filepath.Join(q.Dir, q.Scope))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends []Place
+		q.Run = files[len(files)-1].Run
+		if err := Read(t.Context(), q, func(e Entry) error { ends = append(ends, e.Cursor.From); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range ends {
+			short := q
+			short.Until = &end
+			short.Dir = t.TempDir()
+			folder := filepath.Join(short.Dir, short.Scope)
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				if f.Run != q.Run || f.Index > end.Index {
+					continue
+				}
+				b, err := os.ReadFile(filepath.Join(q.Dir, q.Scope, FileName(f.Run, f.Index)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Index == end.Index {
+					b = b[:end.Offset]
+				}
+				if err := os.WriteFile(filepath.Join(folder, FileName(f.Run, f.Index)), b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := short
+			want.Until = nil
+			short.Dir = q.Dir
+			for _, tail := range []int{-1, 1, 3} {
+				short.Tail, want.Tail = tail, tail
+				expect(t, fmt.Sprint("until ", end, " tail ", tail), readAll(t, short), readAll(t, want)...)
+			}
+		}
+	}
+}
