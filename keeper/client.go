@@ -282,6 +282,13 @@ func (c *Client) Probe(ctx context.Context, o state.ProbeOrder) (observe.Probed,
 	return p, err
 }
 
+// Type types keys on a run's terminal, and answers how many bytes it took. An error that is no refusal says that nobody knows.
+func (c *Client) Type(ctx context.Context, o state.KeysOrder) (taken int, err error) {
+	var typed state.Typed
+	err = c.askJobs(ctx, OpType, o, &typed)
+	return typed.Taken, err
+}
+
 func (c *Client) receipt(ctx context.Context, op Op, order any) (state.Receipt, error) {
 	var r state.Receipt
 	err := c.askJobs(ctx, op, order, &r)

@@ -87,6 +87,7 @@ type scope struct {
 	// Deliveries that this core handed to its kernel and whose end is not on record, and who asks for it.
 	flying map[DeliveryRef]bool
 	askers map[string][]func(state.Delivery, Outcome)
+	typing *typing // who is at the live run's terminal; nil = nobody
 	// What has come of them: written by events, which do not wait for whoever has the scope.
 	news    sync.Mutex
 	arrived []arrived

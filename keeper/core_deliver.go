@@ -143,7 +143,9 @@ func (s *scope) checkAddressee() error {
 
 // checkTurn refuses a second delivery at the same time.
 func (s *scope) checkTurn(run *state.Run) error {
-	if slices.ContainsFunc(s.rec.Deliveries, func(d state.Delivery) bool { return d.RunID == run.ID && d.Result == "" && d.Program == nil }) {
+	if slices.ContainsFunc(s.rec.Deliveries, func(d state.Delivery) bool {
+		return d.RunID == run.ID && d.Result == "" && d.Program == nil && d.Keys == nil
+	}) {
 		return refuse(CheckBusy, "another line is on its way to %s: wait for its receipt", s.name)
 	}
 	return nil

@@ -130,6 +130,7 @@ func (c *Core) settle(s *scope) {
 	}
 	c.settleDeliveries(s)
 	c.settlePrograms(s)
+	c.settleTyping(s)
 	if s.live() == nil {
 		c.publishChange(s)
 		c.clean(s)
@@ -139,6 +140,7 @@ func (c *Core) settle(s *scope) {
 	if len(s.openPrograms()) > 0 { // the main process may have ended just now, and they end with it
 		c.settlePrograms(s)
 	}
+	c.settleTyping(s)
 	c.publishChange(s)
 	if s.live() == nil {
 		c.clean(s)

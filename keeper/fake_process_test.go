@@ -24,6 +24,9 @@ type fakeProcess struct {
 	ours     bool // child of the living keeper
 	signals  []string
 	lines    []string
+	typed    []byte // on its terminal
+	sizes    []spec.LaunchTTY
+	room     int // of its terminal, for what it does not read; 0 = it reads all
 }
 
 // fakeHandle is a pidfd.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"reconciler.dev/reconciler/keeper"
+	"reconciler.dev/reconciler/keeper/terminal"
 	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
@@ -91,13 +92,14 @@ type fakeKernel struct {
 	onReap    func(*fakeProcess) // before the effect
 	onExec    func(*fakeProcess)
 	onDeliver func(keeper.Place, keeper.Delivery) // before the effect
+	onType    func(keeper.Place)
 }
 
 func newFakeKernel() *fakeKernel {
 	return &fakeKernel{
 		boot: 1, pids: 100, processes: map[int]*fakeProcess{}, cgroups: map[string]bool{}, folders: map[string]bool{},
 		asked: map[string]*fakeQuestion{}, secrets: map[string]string{}, attached: map[string]bool{}, collected: map[string]bool{}, wakes: map[spec.Scope]time.Duration{}, watched: map[string][]string{},
-		onReap: func(*fakeProcess) {}, onExec: func(*fakeProcess) {}, onDeliver: func(keeper.Place, keeper.Delivery) {},
+		onReap: func(*fakeProcess) {}, onExec: func(*fakeProcess) {}, onDeliver: func(keeper.Place, keeper.Delivery) {}, onType: func(keeper.Place) {},
 	}
 }
 
@@ -367,6 +369,37 @@ func (k *fakeKernel) Deliver(p keeper.Place, d keeper.Delivery) {
 	}
 	k.delivered = append(k.delivered, func(c *keeper.Core) { c.HandleDelivered(p.Scope, d.Ref, o) })
 	k.point()
+}
+
+// Type has the run read what there is room for.
+func (k *fakeKernel) Type(p keeper.Place, keys []byte) (int, error) {
+	k.point()
+	k.onType(p)
+	x := k.processes[p.Main.PID]
+	if x.status != nil {
+		return 0, terminal.ErrGone
+	}
+	n := len(keys)
+	if x.room > 0 {
+		n = min(n, max(0, x.room-len(x.typed)))
+	}
+	x.typed = append(x.typed, keys[:n]...)
+	k.point()
+	return n, nil
+}
+
+func (k *fakeKernel) Resize(p keeper.Place, size spec.LaunchTTY, redraw bool) error {
+	k.point()
+	x := k.processes[p.Main.PID]
+	if x.status != nil {
+		return terminal.ErrGone
+	}
+	if redraw {
+		x.sizes = append(x.sizes, spec.LaunchTTY{})
+	}
+	x.sizes = append(x.sizes, size)
+	k.point()
+	return nil
 }
 
 // tell brings the news of deliveries to the core.

@@ -82,6 +82,11 @@ type Kernel interface {
 	// EndProbes ends at once what is being asked of a run, which is NotRun then.
 	EndProbes(Place)
 
+	// Type types keys on the run's terminal and answers how many bytes it took; it never waits. Resize changes its size; redraw has the run
+	// told even when it is the size that it has. Both fail with [terminal.ErrGone] when nobody has the terminal open.
+	Type(Place, []byte) (int, error)
+	Resize(p Place, size spec.LaunchTTY, redraw bool) error
+
 	// Collect starts reading what a program of this launch writes on its two outputs, and goes on with it after a crash. The end
 	// of it is kept; after a crash, of a program with secrets nothing is.
 	Collect(Place, *spec.Launch) error

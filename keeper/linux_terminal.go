@@ -173,6 +173,31 @@ func (k *linux) letGoTerminals() []error {
 	return errs
 }
 
+// Type implements [Kernel].
+func (k *linux) Type(p Place, keys []byte) (int, error) {
+	t := k.terminalOf(p)
+	if t == nil {
+		return 0, terminal.ErrGone
+	}
+	n, err := t.Write(keys)
+	if errors.Is(err, unix.EAGAIN) {
+		return n, nil
+	}
+	return n, err
+}
+
+// Resize implements [Kernel].
+func (k *linux) Resize(p Place, size spec.LaunchTTY, redraw bool) error {
+	t := k.terminalOf(p)
+	if t == nil {
+		return terminal.ErrGone
+	}
+	if redraw {
+		return t.Redraw(sizeOf(&size))
+	}
+	return t.Resize(sizeOf(&size))
+}
+
 // toTerminal types a line.
 func (k *linux) toTerminal(ctx context.Context, p Place, line console.Line, output console.Output) console.Outcome {
 	t := k.terminalOf(p)

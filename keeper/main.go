@@ -139,7 +139,7 @@ func (k *keeper) open() error {
 	k.kernel.settle, k.kernel.logSeen, k.kernel.pause = k.events.settle, k.events.logSeen, k.pauseStart
 	k.kernel.delivered = k.events.delivered
 	k.server = &server{
-		version: k.cfg.Version, layout: l, ownHost: k.cfg.Host != nil, bell: k.bell, written: k.pump.Flush,
+		version: k.cfg.Version, layout: l, ownHost: k.cfg.Host != nil, bell: k.bell, written: k.pump.Flush, listen: k.pump.Tap,
 		starts: k.starts, others: make(chan struct{}, otherWorkers),
 		setHost: k.setHost, usage: k.usage, listening: k.listening, past: k.past, status: k.status, inside: k.inside, note: k.note, inbox: k.inbox, quit: k.quit, log: k.cfg.Log,
 		strangers: make(chan struct{}, maxStrangers), conns: map[*serverConn]struct{}{}, session: firstSession(k.kernel.Now()),

@@ -35,6 +35,7 @@ const (
 	OpSend      Op = "send"  // answered by a Receipt when it is known what became of the line
 	OpDo        Op = "do"    // answered by a Receipt when the command has ended
 	OpProbe     Op = "probe" // answered by an [observe.Probed] when it is known
+	OpType      Op = "type"  // keys for a run's terminal; answered by a Typed
 	OpApplyLive Op = "applyLive"
 	OpMarkReady Op = "markReady"
 	OpArchive   Op = "archive"
@@ -208,6 +209,9 @@ type LogQuery struct {
 	Follow   bool       `json:"follow,omitempty"`
 	// After goes on behind an entry that this keeper or an earlier one gave.
 	After *logs.Cursor `json:"after,omitempty"`
+	// Live goes on behind the last lines of Run, which is named, with every byte as it is printed, until the run prints no more. The
+	// first entry of that is Live and says nothing. Of the rest Scope, Run and Tail have a meaning.
+	Live bool `json:"live,omitempty"`
 }
 
 // LogEntry is one line on its way.
@@ -217,6 +221,8 @@ type LogEntry struct {
 	Partial bool        `json:"partial,omitempty"`
 	Text    []byte      `json:"text"`
 	Cursor  logs.Cursor `json:"cursor"`
+	Live    bool        `json:"live,omitempty"` // the text is no line, but what was printed
+	Lost    int64       `json:"lost,omitempty"` // with Live: so many bytes that came after the text are not told, as the asker was too slow
 }
 
 // encodeMessage makes the packet of a message, and the body that has to go beside it, if it is too large. A body that is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"reconciler.dev/reconciler/observe/logs"
+	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
 )
 
@@ -30,9 +31,33 @@ func Ask(ctx context.Context, l state.Layout, version string) (Status, error) {
 // ErrNoLog says that a scope has written no log.
 var ErrNoLog = errors.New("it has written no log")
 
+// ErrNoLive says that the keeper shows no terminals.
+var ErrNoLive = errors.New("the keeper is of an older version, which shows whole lines only")
+
 // Logs calls emit with every line that the query asks for, on a connection of its own. It returns at the end, when ctx
 // ends, or with emit's first error; [ErrNoLog] when nothing was ever written.
 func (c *Client) Logs(ctx context.Context, q LogQuery, emit func(logs.Entry) error) error {
+	return c.stream(ctx, q, func(e LogEntry) error {
+		return emit(logs.Entry{Run: e.Cursor.Run, Time: e.Time, Stream: logs.Stream(e.Stream), Partial: e.Partial, Text: e.Text, Cursor: e.Cursor})
+	})
+}
+
+// Live calls emit with the last lines of a run, tail of them or, when that is negative, all, and behind them with everything that it prints as it
+// does; the first of that is empty or goes on with the last line. It returns at the end of the run, or as Logs does. See [LogQuery.Live].
+func (c *Client) Live(ctx context.Context, s spec.Scope, run int64, tail int, emit func(LogEntry) error) error {
+	live := false
+	err := c.stream(ctx, LogQuery{Scope: s, Run: run, Tail: tail, Live: true}, func(e LogEntry) error {
+		live = live || e.Live
+		return emit(e)
+	})
+	if err == nil && !live {
+		return ErrNoLive
+	}
+	return err
+}
+
+// stream asks for a log on a connection of its own.
+func (c *Client) stream(ctx context.Context, q LogQuery, emit func(LogEntry) error) error {
 	conn, err := dial(ctx, c.cfg.Layout)
 	if err != nil {
 		return err
@@ -53,7 +78,7 @@ func (c *Client) Logs(ctx context.Context, q LogQuery, emit func(logs.Entry) err
 	return err
 }
 
-func streamLogs(l *link, conn *net.UnixConn, hello Hello, patience time.Duration, q LogQuery, emit func(logs.Entry) error) error {
+func streamLogs(l *link, conn *net.UnixConn, hello Hello, patience time.Duration, q LogQuery, emit func(LogEntry) error) error {
 	if err := l.send(Message{ID: 1, Op: OpHello}, hello); err != nil {
 		return err
 	}
@@ -84,7 +109,7 @@ func streamLogs(l *link, conn *net.UnixConn, hello Hello, patience time.Duration
 		if err := decodeBody(m, &e); err != nil {
 			return err
 		}
-		if err := emit(logs.Entry{Run: e.Cursor.Run, Time: e.Time, Stream: logs.Stream(e.Stream), Partial: e.Partial, Text: e.Text, Cursor: e.Cursor}); err != nil {
+		if err := emit(e); err != nil {
 			return err
 		}
 	}

@@ -62,6 +62,8 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 		return c.command(ctx, m, received)
 	case OpProbe:
 		return c.probe(ctx, m, received)
+	case OpType:
+		return c.typeKeys(ctx, m, received)
 	case OpStart, OpStop, OpStep, OpApplyLive, OpMarkReady, OpArchive, OpRetire, OpHost, OpShutdown:
 		return nil, c.order(ctx, m, received)
 	}
@@ -75,7 +77,7 @@ func (c *serverConn) order(ctx context.Context, m Message, received time.Time) e
 
 // orderAs calls do for an order on a control connection of the newest session, in time.
 func (c *serverConn) orderAs(ctx context.Context, m Message, received time.Time, do func(Guard) error) error {
-	jobs := c.hello.Purpose == PurposeJobs && (m.Op == OpDo || m.Op == OpSend || m.Op == OpProbe)
+	jobs := c.hello.Purpose == PurposeJobs && (m.Op == OpDo || m.Op == OpSend || m.Op == OpProbe || m.Op == OpType)
 	if c.hello.Purpose != PurposeControl && !jobs {
 		return refuse(CheckSession, "orders need a control connection")
 	}
@@ -365,6 +367,9 @@ func (c *serverConn) streamLogs(ctx context.Context, m Message) error {
 	if !isScope(q.Scope) {
 		return refuse(CheckMessage, "%q is no scope", q.Scope.String())
 	}
+	if q.Live {
+		return c.streamLive(ctx, m.ID, q)
+	}
 	c.awaitWritten(ctx)
 	w := &entryWriter{link: c.link, id: m.ID}
 	err := logs.Read(ctx, logs.Query{
@@ -398,8 +403,11 @@ type entryWriter struct {
 }
 
 func (w *entryWriter) emit(e logs.Entry) error {
-	packet, beside, err := encodeMessage(Message{ID: w.id, Op: OpLogs},
-		LogEntry{Time: e.Time, Stream: uint8(e.Stream), Partial: e.Partial, Text: e.Text, Cursor: e.Cursor})
+	return w.send(LogEntry{Time: e.Time, Stream: uint8(e.Stream), Partial: e.Partial, Text: e.Text, Cursor: e.Cursor})
+}
+
+func (w *entryWriter) send(e LogEntry) error {
+	packet, beside, err := encodeMessage(Message{ID: w.id, Op: OpLogs}, e)
 	if err != nil {
 		return err
 	}

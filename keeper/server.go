@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reconciler.dev/reconciler/keeper/pump"
 	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/observe/logs"
 	"reconciler.dev/reconciler/spec"
@@ -37,8 +38,9 @@ type server struct {
 	ownHost bool // the keeper has a host configuration of its own
 	bell    *logs.Bell
 	written func(context.Context) error // returns when what was read of servers is in their logs
-	starts  chan struct{}               // starts carried out at the same time
-	others  chan struct{}               // other orders carried out at the same time
+	listen  func(logs.Run) (*pump.Tap, func(), error)
+	starts  chan struct{} // starts carried out at the same time
+	others  chan struct{} // other orders carried out at the same time
 	setHost func(*Host)
 	usage   func() ([]Usage, error)
 	// listening tells who listens on the endpoints of those of the runs that live.
@@ -72,7 +74,8 @@ type serverConn struct {
 	leave   func() // gives a stranger's place back
 
 	mu    sync.Mutex
-	armed bool // the peer has listed since its last notice
+	armed bool                       // the peer has listed since its last notice
+	typed map[DeliveryRef]spec.Scope // what its attachments type, and has not ended
 }
 
 // serve accepts until the listener is closed. The connections stay.
@@ -117,6 +120,7 @@ func (s *server) handle(conn *net.UnixConn) {
 		return
 	}
 	defer s.drop(c)
+	defer c.endTyping()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	err := c.answerAll(ctx, newReceiver(conn), cancel)

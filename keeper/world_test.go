@@ -28,7 +28,7 @@ type world struct {
 func newWorld(t testing.TB, kind string) *world {
 	k := newFakeKernel()
 	w := &world{t: t, kernel: k, store: newFakeStore(k), scope: scopeOf("town"), kind: kind, asked: map[string]bool{}}
-	k.onReap, k.onExec, k.onDeliver = w.onReap, w.onExec, w.onDeliver
+	k.onReap, k.onExec, k.onDeliver, k.onType = w.onReap, w.onExec, w.onDeliver, w.onType
 	return w
 }
 
@@ -59,6 +59,14 @@ func (w *world) onDeliver(p keeper.Place, d keeper.Delivery) {
 	}
 	if !open {
 		w.t.Fatalf("EN-6: a line is handed over and is not on record: %+v", d.Ref)
+	}
+}
+
+// onType is EN-6: who types is on record before he does.
+func (w *world) onType(p keeper.Place) {
+	rec := w.store.record(p.Scope)
+	if rec == nil || !slices.ContainsFunc(rec.Deliveries, func(d state.Delivery) bool { return d.RunID == p.RunID && d.Keys != nil && d.Result == "" }) {
+		w.t.Fatalf("EN-6: keys are typed that are not on record")
 	}
 }
 

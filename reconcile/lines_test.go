@@ -61,6 +61,34 @@ func TestLinesAreShownAndTold(t *testing.T) {
 	}
 }
 
+// Who types on a terminal is told of when he begins and when he ends, or when nobody knows how much it was.
+func TestKeysAreShownAndTold(t *testing.T) {
+	h := newHost(t)
+	var told []string
+	h.loop.opts.Told = func(_ spec.Key, e Event) {
+		if e.Reason == "Keys" || e.Reason == "Line" {
+			told = append(told, e.Type+" "+e.Message)
+		}
+	}
+	h.profile("game")
+	h.server("town", "game")
+	h.settle()
+	h.deliver("town", state.Delivery{ID: "a", Run: 1, Keys: &state.Keys{}})
+	if c := h.view("town").Status.Console; c.Last == nil || !c.Last.Keys || c.Last.Result != "" {
+		t.Errorf("while he types: %+v", c.Last)
+	}
+	h.deliver("town", state.Delivery{ID: "a", Run: 1, Keys: &state.Keys{Bytes: 7, Until: h.now().Wall}, Result: state.Sent})
+	if c := h.view("town").Status.Console; c.Last.Bytes != 7 || c.Last.Until.IsZero() {
+		t.Errorf("afterwards: %+v", c.Last)
+	}
+	h.deliver("town", state.Delivery{ID: "b", Run: 1, Keys: &state.Keys{}, Result: state.Indeterminate})
+	want := []string{"Normal me types on the terminal", "Normal me has typed 7 bytes on the terminal",
+		"Warning nobody knows how much me has typed on the terminal: the keeper has ended meanwhile"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
 // A step of the ladder that came to nothing is told of once.
 func TestFailedStepsAreTold(t *testing.T) {
 	s := &server{}

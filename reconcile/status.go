@@ -93,6 +93,9 @@ func consoleOf(f *observe.Facts) *spec.ConsoleStatus {
 			continue // what a command came to is told where it was asked for
 		}
 		c.Last = &spec.DeliveryStatus{By: d.By, At: d.At, Run: d.Run, Rail: d.Rail, Result: string(d.Result), Reason: d.Reason}
+		if d.Keys != nil {
+			c.Last.Keys, c.Last.Bytes, c.Last.Until = true, d.Keys.Bytes, d.Keys.Until
+		}
 	}
 	if c == (spec.ConsoleStatus{}) {
 		return nil

@@ -46,9 +46,9 @@ func (s *server) tell(old, next *ServerView, now time.Time) {
 	}
 }
 
-// tellLine tells of a line that somebody sent, once it is known what became of it.
+// tellLine tells of a line that somebody sent, once it is known what became of it, and of somebody who types, when he begins and ends.
 func tellLine(old, next *spec.ConsoleStatus, normal, warning func(string, string)) {
-	if next == nil || next.Last == nil || next.Last.Result == "" {
+	if next == nil || next.Last == nil || next.Last.Result == "" && !next.Last.Keys {
 		return
 	}
 	if old != nil && old.Last != nil && *old.Last == *next.Last {
@@ -56,6 +56,17 @@ func tellLine(old, next *spec.ConsoleStatus, normal, warning func(string, string
 	}
 	d := next.Last
 	what := "a line from " + d.By + " by " + d.Rail + ": " + resultText(d.Result, d.Reason)
+	switch {
+	case d.Keys && d.Result == "":
+		normal("Keys", d.By+" types on the terminal")
+		return
+	case d.Keys && d.Result == string(state.Indeterminate):
+		warning("Keys", "nobody knows how much "+d.By+" has typed on the terminal: the keeper has ended meanwhile")
+		return
+	case d.Keys:
+		normal("Keys", fmt.Sprintf("%s has typed %d bytes on the terminal", d.By, d.Bytes))
+		return
+	}
 	if d.Result == string(state.Sent) || d.Result == string(state.Done) {
 		normal("Line", what)
 		return

@@ -136,8 +136,8 @@ type ConsoleStatus struct {
 	Last  *DeliveryStatus `json:"last,omitempty"`
 }
 
-// DeliveryStatus is a line that somebody sent, without its text. Result says what was handed over, not what the server made
-// of it.
+// DeliveryStatus is a line that somebody sent, or what somebody typed on the server's terminal from At to Until, without its text. Result
+// says what was handed over, not what the server made of it.
 type DeliveryStatus struct {
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at"`
@@ -145,6 +145,9 @@ type DeliveryStatus struct {
 	Rail   string    `json:"rail"`             // as Input
 	Result string    `json:"result,omitempty"` // Sent, Done, Failed, Undeliverable or Indeterminate; "" = not known yet
 	Reason string    `json:"reason,omitempty"`
+	Keys   bool      `json:"keys,omitempty"`  // it was typed on the terminal, key by key
+	Bytes  int64     `json:"bytes,omitempty"` // of keys
+	Until  time.Time `json:"until,omitzero"`  // of keys; zero = it goes on, or nobody knows
 }
 
 // HoldStatus is a recorded wish of a person over the manifest's state.

@@ -49,6 +49,22 @@ type SendOrder struct {
 	Patient bool `json:"patient,omitempty"`
 }
 
+// KeysOrder types keys on the terminal of a run, as they come. An attachment's keys are one delivery, which End ends.
+type KeysOrder struct {
+	Scope spec.Scope      `json:"scope"`
+	RunID string          `json:"runID"`
+	ID    string          `json:"id"` // made by the asker, for this attachment alone
+	By    string          `json:"by,omitempty"`
+	Keys  []byte          `json:"keys,omitempty"` // any bytes, at most 16 KiB
+	Size  *spec.LaunchTTY `json:"size,omitempty"` // that the terminal shall have; nil = as it is
+	End   bool            `json:"end,omitempty"`
+}
+
+// Typed answers a KeysOrder.
+type Typed struct {
+	Taken int `json:"taken"` // bytes of Keys, from their beginning
+}
+
 // DoOrder carries out a declared command, at most once. A delivery whose ID is on record already is not made again: its
 // receipt is answered, as soon as there is one.
 type DoOrder struct {

@@ -57,6 +57,13 @@ type Delivery struct {
 	Result  DeliveryResult `json:"result,omitempty"`  // "" = not known yet
 	Reason  string         `json:"reason,omitempty"`  // a word, when it did not come to what was asked for
 	Program *Program       `json:"program,omitempty"` // with rail Exec
+	Keys    *Keys          `json:"keys,omitempty"`    // what somebody typed on the run's terminal; nil = a line or a command
+}
+
+// Keys is what an attachment typed, key by key, without the keys: they may be a password.
+type Keys struct {
+	Bytes int64     `json:"bytes,omitempty"`
+	Until time.Time `json:"until,omitzero"` // zero = it goes on, or nobody knows
 }
 
 // The rails that are no console's input.

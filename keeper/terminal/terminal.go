@@ -177,6 +177,19 @@ func (t *Terminal) Resize(size Size) error {
 	return nil
 }
 
+// Redraw is Resize that tells the processes in the foreground in any case, so that they draw their screen anew: when the size is the one
+// that it was, it is another for a moment.
+func (t *Terminal) Redraw(size Size) error {
+	other := size
+	if other.Rows++; other.Rows > maxRows {
+		other.Rows = size.Rows - 1
+	}
+	return errors.Join(t.Resize(other), t.Resize(size))
+}
+
+// maxRows is the most rows that a terminal is given.
+const maxRows = 1000
+
 // Unread reports whether input waits that the run has not read: a whole line, or anything at all where the run reads keys. It fails
 // with [ErrGone] when nobody could read it.
 func (t *Terminal) Unread() (bool, error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"reconciler.dev/reconciler/keeper"
+	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
 )
 
@@ -184,4 +185,16 @@ func (w *world) send() {
 			w.failf("EN-3", "a line was taken for a run of %s that cannot have it", scope)
 		}
 	}
+}
+
+// Type and Resize are never called: no server here has a terminal.
+func (k *kernel) Type(p keeper.Place, _ []byte) (int, error) {
+	k.w.failf("EN-3", "keys are typed to %s, which has no terminal", p.Scope)
+	return 0, nil
+}
+
+// Resize is as Type.
+func (k *kernel) Resize(p keeper.Place, _ spec.LaunchTTY, _ bool) error {
+	k.w.failf("EN-3", "%s has no terminal whose size could change", p.Scope)
+	return nil
 }
