@@ -21,6 +21,7 @@ import (
 type attached struct {
 	cmd    *exec.Cmd
 	input  io.WriteCloser // of a terminal: both ways
+	mode   *unix.Termios  // of a terminal, as it was at first; nil = pipes
 	stdout lines          // on a terminal all that is seen there
 	stderr lines
 	ended  chan struct{}
@@ -82,6 +83,9 @@ func (a *attached) onTerminal() error {
 	if err != nil {
 		return err
 	}
+	if a.mode, err = unix.IoctlGetTermios(int(master.Fd()), unix.TCGETS); err != nil {
+		return err
+	}
 	a.input = master
 	a.cmd.Stdin, a.cmd.Stdout, a.cmd.Stderr = slave, slave, slave
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -115,6 +119,47 @@ func terminal() (master, slave *os.File, err error) {
 		return nil, nil, errors.Join(err, master.Close())
 	}
 	return master, slave, nil
+}
+
+// modeNow is that of the terminal.
+func (a *attached) modeNow() (*unix.Termios, error) {
+	return unix.IoctlGetTermios(int(a.input.(*os.File).Fd()), unix.TCGETS)
+}
+
+func raw(ts *testscript.TestScript, neg bool, args []string) {
+	a := attachedOf(ts, neg, args, 1, "raw NAME")
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		mode, err := a.modeNow()
+		ts.Check(err)
+		if mode.Lflag&unix.ICANON == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s reads no keys:\n%s", args[0], &a.stdout)
+		}
+	}
+}
+
+func pressKeys(ts *testscript.TestScript, neg bool, args []string) {
+	a := attachedOf(ts, neg, args, 2, "keys NAME TEXT [TIMES]")
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	times := 1
+	if len(args) == 3 {
+		times, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	_, err = io.WriteString(a.input, strings.Repeat(text, times))
+	ts.Check(err)
+}
+
+func screenSize(ts *testscript.TestScript, neg bool, args []string) {
+	a := attachedOf(ts, neg, args, 3, "screen NAME ROWS COLUMNS")
+	rows, err := strconv.ParseUint(args[1], 10, 16)
+	ts.Check(err)
+	columns, err := strconv.ParseUint(args[2], 10, 16)
+	ts.Check(err)
+	ts.Check(unix.IoctlSetWinsize(int(a.input.(*os.File).Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)}))
 }
 
 // attachedOf is the console that a script names first.
@@ -186,6 +231,13 @@ func detach(ts *testscript.TestScript, neg bool, args []string) {
 	case <-a.ended:
 	case <-time.After(patience):
 		ts.Fatalf("%s does not end", args[0])
+	}
+	if a.mode != nil && args[1] != "KILL" {
+		now, err := a.modeNow()
+		ts.Check(err)
+		if *now != *a.mode {
+			ts.Fatalf("%s left its terminal in another mode:\n%+v\nnot\n%+v", args[0], *now, *a.mode)
+		}
 	}
 	_ = a.input.Close() // it may be closed
 	delete(worldOf(ts).attached, args[0])

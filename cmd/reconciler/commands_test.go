@@ -227,6 +227,11 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"feed": feed,
 	// type NAME LINE types a line there, and presses Enter, unless there are the keys ^C or ^D in it.
 	"type": typeLine,
+	// raw NAME waits until keys are read there as they are pressed, and keys NAME TEXT [TIMES] presses some, with the escapes of Go's strings.
+	"raw":  raw,
+	"keys": pressKeys,
+	// screen NAME ROWS COLUMNS changes the size of its terminal.
+	"screen": screenSize,
 	// shows NAME TEXT [TIMES] waits until it has printed a text, and says NAME TEXT [TIMES] until it has said one beside it.
 	"shows": shows,
 	"says":  says,
@@ -234,6 +239,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	// on a busy host.
 	"told": told,
 	// detach NAME EOF|KEEP|SIGNAL ends its input, or sends it a signal, or waits for its end, and prints how it ended and all that it printed.
+	// A terminal must have its mode again then.
 	"detach": detach,
 	// unread ARG... runs `reconciler ARG...`, which goes on by itself, until the end of the script, and reads nothing of what it prints.
 	"unread": func(ts *testscript.TestScript, neg bool, args []string) {

@@ -153,3 +153,64 @@ func FuzzAttachBody(f *testing.F) {
 		}
 	})
 }
+
+func keysPath() string { return api.ObjectPath(api.Servers, town(), api.VerbKeys) }
+
+// Keys come as they were typed, any bytes, and what cannot be typed is refused before anybody is asked.
+func TestKeys(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		in     api.Keys
+		reason api.StatusReason
+	}{
+		{"keys", api.Keys{Attachment: "id", Offset: 7, Keys: []byte("\x03\x00\xff"), Rows: 24, Columns: 80}, ""},
+		{"a size alone", api.Keys{Attachment: "id", Rows: 1, Columns: 1000}, ""},
+		{"as many as can be", api.Keys{Attachment: "id", Keys: make([]byte, api.MaxKeys)}, ""},
+		{"too many", api.Keys{Attachment: "id", Keys: make([]byte, api.MaxKeys+1)}, api.ReasonInvalid},
+		{"of nobody", api.Keys{Keys: []byte("x")}, api.ReasonInvalid},
+		{"half a size", api.Keys{Attachment: "id", Rows: 24}, api.ReasonInvalid},
+		{"too large", api.Keys{Attachment: "id", Rows: 1001, Columns: 80}, api.ReasonInvalid},
+		{"negative", api.Keys{Attachment: "id", Rows: -1, Columns: -1}, api.ReasonInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			host := &apitest.Host{}
+			var got api.Typed
+			err := dial(t, apitest.NewLoop(apitest.Sample()), host).Post(t.Context(), keysPath(), c.in, &got)
+			var status *api.Status
+			if c.reason != "" {
+				if !errors.As(err, &status) || status.Reason != c.reason || len(host.Keyed) > 0 {
+					t.Errorf("%v, asked for %d", err, len(host.Keyed))
+				}
+				return
+			}
+			if err != nil || got.Taken != len(c.in.Keys) || len(host.Keyed) != 1 {
+				t.Fatalf("%v, %+v", err, got)
+			}
+			if k := host.Keyed[0]; k.Attachment != c.in.Attachment || k.Offset != c.in.Offset || string(k.Keys) != string(c.in.Keys) || k.Rows != c.in.Rows || k.Columns != c.in.Columns {
+				t.Errorf("%+v became %+v", c.in, k)
+			}
+		})
+	}
+}
+
+// Whatever the body says, it is judged before anything is typed.
+func FuzzKeysBody(f *testing.F) {
+	for _, seed := range []string{`{}`, ``, `{"attachment":"id","keys":"Aw=="}`, `{"attachment":"id","rows":24,"columns":80,"offset":-1}`, `{"attachment":"id","keys":"?"}`, `{"x":1}`, `[`} {
+		f.Add(seed)
+	}
+	loop := apitest.NewLoop(apitest.Sample())
+	f.Fuzz(func(t *testing.T, text string) {
+		host := &apitest.Host{}
+		svc := &api.Service{Loop: loop, Host: host, UID: runner, Log: slog.New(slog.DiscardHandler)}
+		w := httptest.NewRecorder()
+		svc.Control().ServeHTTP(w, api.FromUser(httptest.NewRequest(http.MethodPost, keysPath(), strings.NewReader(text)), runner))
+		if (len(host.Keyed) == 1) != (w.Code == http.StatusOK) || w.Code >= 500 {
+			t.Fatalf("%q: answered %d, typed %+v", text, w.Code, host.Keyed)
+		}
+		for _, k := range host.Keyed {
+			if k.Attachment == "" || len(k.Keys) > api.MaxKeys || k.Rows < 0 || k.Rows > 1000 || (k.Rows == 0) != (k.Columns == 0) {
+				t.Errorf("%q: typed %+v", text, k)
+			}
+		}
+	})
+}

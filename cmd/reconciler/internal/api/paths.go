@@ -36,6 +36,7 @@ const (
 	VerbRetire  = "retire"
 	VerbSend    = "send"
 	VerbAttach  = "attach"
+	VerbKeys    = "keys"
 	VerbCancel  = "cancel" // of a job
 )
 
@@ -105,6 +106,27 @@ type Receipt struct {
 	spec.DeliveryStatus
 	Message string `json:"message,omitempty"` // more about its reason
 	Reply   string `json:"reply,omitempty"`   // the beginning of what the server answered, on a rail that carries answers
+}
+
+// Keys is the body of keys: what was typed on a terminal that is attached to one of the server's.
+type Keys struct {
+	Attachment string `json:"attachment"`     // that types; it has the writer's place
+	Offset     int64  `json:"offset"`         // how many bytes of this attachment were taken before
+	Keys       []byte `json:"keys,omitempty"` // any bytes, at most MaxKeys
+	// Rows and Columns are the size that the server's terminal shall have, 1-1000; 0 = it stays.
+	Rows    int64 `json:"rows,omitempty"`
+	Columns int64 `json:"columns,omitempty"`
+}
+
+// MaxKeys is how much may be typed at once, in bytes.
+const MaxKeys = 16 << 10
+
+// Typed is the answer to keys.
+type Typed struct {
+	TypeMeta
+	Taken int `json:"taken"` // bytes, from their beginning: fewer only where the server leaves thousands unread
+	// Unknown says that nobody knows whether anything was taken: the attachment types no more.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Prune is the answer to a confirmed removal.

@@ -54,6 +54,7 @@ var routes = []route{
 	{"POST " + root + "/namespaces/{namespace}/servers/{name}/retire", admins, (*Service).postRetire},
 	{"POST " + root + "/namespaces/{namespace}/servers/{name}/send", admins, (*Service).postSend},
 	{"POST " + root + "/namespaces/{namespace}/servers/{name}/attach", admins, (*Service).postAttach},
+	{"POST " + root + "/namespaces/{namespace}/servers/{name}/keys", admins, (*Service).postKeys},
 	{"POST " + root + "/namespaces/{namespace}/jobs", admins, (*Service).postJob},
 	{"POST " + root + "/namespaces/{namespace}/jobs/{name}/cancel", admins, (*Service).postCancel},
 	{"POST " + root + "/sources/prune", admins, (*Service).postPrune},

@@ -55,6 +55,8 @@ type Host interface {
 	Attach(ctx context.Context, q AttachQuery, emit func(AttachEvent) error) error
 	// Writes refuses when an attachment has not the writer's place of a server.
 	Writes(k spec.Key, attachment string) error
+	// Type types keys on the terminal that an attachment is at.
+	Type(ctx context.Context, k spec.Key, keys Keys, by string) (Typed, error)
 	// Shutdown stops every run and then ends keeper and reconciler. It returns when no run is left; the end follows.
 	Shutdown(ctx context.Context, by string) error
 	// Versions and Checks look and change nothing.

@@ -28,6 +28,7 @@ type attachCommand struct {
 	tail  int
 	view  bool
 	raw   bool
+	lines bool
 }
 
 func newAttach(e *env) *cobra.Command {
@@ -39,16 +40,20 @@ func newAttach(e *env) *cobra.Command {
 runs, and through restarts of the keeper and the reconciler, which it awaits for five minutes. Each line that is typed is handed over as by 'reconciler send': once, recorded
 with who and when. One that is not handed over is told with its reason, and the view goes on.
 
+From a terminal to a server that has one too (console.tty), the two are one: every key goes to the server as it is pressed, Ctrl-C too, every byte
+that it writes is shown as it comes, and the size of your window is its own. Ctrl-P Ctrl-Q detaches, and it ends with the run, the keeper or the
+reconciler. Who typed, when and how many bytes is recorded, not what. --lines has lines there as well.
+
 One attachment writes at a time: the first, until it ends, then the next. The others look, and are told who writes. --view
 looks and reads no input. 'reconciler send' goes on beside it.
 
-Ctrl-C or the end of the input detaches; nothing happens to the server. Input that is no terminal is handed over line by line: each
+Elsewhere Ctrl-C or the end of the input detaches; nothing happens to the server. Input that is no terminal is handed over line by line: each
 waits some seconds until the server has read what came before it, and the receipt of the last line is awaited. Empty lines are left out.
 
-On a terminal the colours of the server's output are kept, and other control characters are shown instead of obeyed: ^[ for
+Of lines on a terminal the colours of the server's output are kept, and other control characters are shown instead of obeyed: ^[ for
 escape. With --raw, and in a pipe or a file, its bytes are as it wrote them.
 
-It exits with 0 when every line was handed over, 1 when one was not, and 3 when nobody knows of one.`,
+It exits with 0 when every line or key was handed over, 1 when one was not, and 3 when nobody knows of one.`,
 		Example: "  reconciler attach town\n  reconciler attach town --view --tail 100",
 		Args:    exactly(1, "the name of a server"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args[0]) },
@@ -58,6 +63,7 @@ It exits with 0 when every line was handed over, 1 when one was not, and 3 when 
 	f := cmd.Flags()
 	f.IntVar(&a.tail, "tail", attachTail, "begin with the last N lines; -1 = all of the last run")
 	f.BoolVar(&a.view, "view", false, "look, and never write")
+	f.BoolVar(&a.lines, "lines", false, "lines, also of a server that has a terminal (console.tty)")
 	f.BoolVar(&a.raw, "raw", false, "print the server's control characters to a terminal as they are")
 	return cmd
 }
@@ -75,6 +81,13 @@ func (a *attachCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.Close()
+	in, out := terminalFile(a.e.stdin), terminalFile(a.e.stdout)
+	if in != nil && out != nil && !a.lines {
+		err := attachTerminal(ctx, &terminalAttachment{e: a.e, c: c, key: k, view: a.view, tail: a.tail, in: in, out: out})
+		if !errors.Is(err, errLines) {
+			return err
+		}
+	}
 	at := &attachment{
 		e: a.e, c: c, key: k, view: a.view, tail: a.tail, begun: make(chan struct{}),
 		screen: screen{out: a.e.stdout, err: a.e.stderr},
@@ -89,9 +102,14 @@ func (a *attachCommand) run(ctx context.Context, name string) error {
 	return at.run(ctx)
 }
 
-func isTerminalFile(v any) bool {
-	f, ok := v.(*os.File)
-	return ok && isTerminal(f)
+func isTerminalFile(v any) bool { return terminalFile(v) != nil }
+
+// terminalFile is v when that is a terminal, else nil.
+func terminalFile(v any) *os.File {
+	if f, ok := v.(*os.File); ok && isTerminal(f) {
+		return f
+	}
+	return nil
 }
 
 // attachment is one console on one terminal.
@@ -284,15 +302,7 @@ func (a *attachment) tellWriter(w *api.ConsoleWriter) {
 	a.screen.say(serverRef(a.key) + ": " + a.whoWrites(w))
 }
 
-func (a *attachment) whoWrites(w *api.ConsoleWriter) string {
-	switch {
-	case w == nil, w.Since.IsZero():
-		return "nobody writes"
-	case w.Attachment != "":
-		return "you write"
-	}
-	return fmt.Sprintf("%s writes since %s (%s ago)", w.By, w.Since.Local().Format(time.TimeOnly), age(a.e.now(), &w.Since))
-}
+func (a *attachment) whoWrites(w *api.ConsoleWriter) string { return writerText(w, a.e.now()) }
 
 // errNoScreen is why nothing more is shown.
 var errNoScreen = errors.New("cannot print")

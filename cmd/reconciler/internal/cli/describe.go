@@ -185,7 +185,17 @@ func addConsole(sh *sheet, c *spec.ConsoleStatus, now time.Time) {
 		if d.Reason != "" {
 			result += " (" + d.Reason + ")"
 		}
-		sh.add("  Last Line", fmt.Sprintf("%s, by %s to run %d, %s ago", result, or(d.By, none), d.Run, age(now, &d.At)))
+		to := fmt.Sprintf(", by %s to run %d, %s ago", or(d.By, none), d.Run, age(now, &d.At))
+		switch {
+		case d.Keys && d.Result == "":
+			sh.add("  Terminal", "somebody types"+to)
+		case d.Keys && d.Until.IsZero():
+			sh.add("  Terminal", "nobody knows how much was typed"+to)
+		case d.Keys:
+			sh.add("  Terminal", fmt.Sprintf("%d bytes were typed within %s%s", d.Bytes, age(d.Until, &d.At), to))
+		default:
+			sh.add("  Last Line", result+to)
+		}
 	}
 }
 

@@ -28,6 +28,13 @@ func (d *daemon) Attach(ctx context.Context, q api.AttachQuery, emit func(api.At
 	if server == nil {
 		return api.NotFound(api.Servers, q.Server.Name)
 	}
+	if q.Keys {
+		f := terminalOf(server)
+		if f == nil {
+			return emit(api.AttachEvent{Type: api.AttachLines})
+		}
+		return d.attachTerminal(ctx, q, f, emit)
+	}
 	place, err := placeToBegin(q, shownScope(server, spec.Scope{}))
 	if err != nil {
 		return err

@@ -25,11 +25,17 @@ type seat struct {
 	view    bool          // never writes
 	since   time.Time     // has the writer's place; zero = has not
 	changed chan struct{} // rings when another writes, or nobody
+	board   *keyboard     // at a terminal; nil = at a log
 }
 
 // sit adds an attachment, whose leave must be called.
 func (c *consoles) sit(k spec.Key, by string, view bool, now time.Time) *seat {
-	s := &seat{id: strings.ToLower(rand.Text()), by: by, view: view, changed: make(chan struct{}, 1)}
+	return c.sitAt(k, by, view, nil, now)
+}
+
+// sitAt is sit at a terminal.
+func (c *consoles) sitAt(k spec.Key, by string, view bool, board *keyboard, now time.Time) *seat {
+	s := &seat{id: strings.ToLower(rand.Text()), by: by, view: view, changed: make(chan struct{}, 1), board: board}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at == nil {
@@ -104,13 +110,32 @@ func (c *consoles) writer(k spec.Key, asker *seat) *api.ConsoleWriter {
 
 // check refuses a line of an attachment that does not write.
 func (c *consoles) check(k spec.Key, id string) error {
+	_, err := c.seatOf(k, id)
+	return err
+}
+
+// boardOf is the keyboard of an attachment that writes.
+func (c *consoles) boardOf(k spec.Key, id string) (*keyboard, error) {
+	s, err := c.seatOf(k, id)
+	if err == nil && s.board == nil {
+		err = api.Failure(api.ReasonConflict, "the attachment to server %q is at no terminal", k.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.board, nil
+}
+
+// seatOf is the attachment of an id, which must be the one that writes.
+func (c *consoles) seatOf(k spec.Key, id string) (*seat, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s := c.writerOf(k); {
 	case s == nil:
-		return api.Failure(api.ReasonConflict, "the attachment to server %q that this line comes from has ended: attach again", k.Name)
+		return nil, api.Failure(api.ReasonConflict, "the attachment to server %q that this line comes from has ended: attach again", k.Name)
 	case s.id != id:
-		return api.Failure(api.ReasonConflict, "%s writes to the console of server %q since %s: wait until that attachment has ended", s.by, k.Name, s.since.UTC().Format(time.RFC3339))
+		return nil, api.Failure(api.ReasonConflict, "%s writes to the console of server %q since %s: wait until that attachment has ended", s.by, k.Name, s.since.UTC().Format(time.RFC3339))
+	default:
+		return s, nil
 	}
-	return nil
 }

@@ -146,6 +146,9 @@ type Host struct {
 	ConsoleErr error
 	LastAttach api.AttachQuery
 	WritesErr  error
+	Typed      *api.Typed
+	TypeErr    error
+	Keyed      []api.Keys // that came
 	// ShutdownErr is how a shutdown ends.
 	ShutdownErr error
 	Calls       []string
@@ -214,6 +217,15 @@ func (h *Host) Attach(ctx context.Context, q api.AttachQuery, emit func(api.Atta
 
 // Writes answers WritesErr.
 func (h *Host) Writes(spec.Key, string) error { return h.WritesErr }
+
+// Type writes down the call and answers Typed or TypeErr; without Typed all is taken.
+func (h *Host) Type(_ context.Context, k spec.Key, keys api.Keys, _ string) (api.Typed, error) {
+	h.Keyed = append(h.Keyed, keys)
+	if h.Typed != nil {
+		return *h.Typed, h.TypeErr
+	}
+	return api.Typed{Taken: len(keys.Keys)}, h.TypeErr
+}
 
 // Shutdown writes down the call and answers ShutdownErr.
 func (h *Host) Shutdown(_ context.Context, by string) error {
