@@ -226,7 +226,7 @@ var particular = []struct {
 	{regexp.MustCompile(`/\.default\.[^/]*\.json\.tmp$`), "/.SCOPE.json.tmp"},
 	{regexp.MustCompile(`/default\.[^/]*\.json$`), "/SCOPE.json"},
 	{regexp.MustCompile(`/default\.[^/]*`), "/SCOPE"},
-	{regexp.MustCompile(`/cmd-[0-9]+$`), "/cmd-N"},
+	{regexp.MustCompile(`/cmd-[0-9]+(/|$)`), "/cmd-N$1"},
 	{regexp.MustCompile(`/[0-9]+\.log(\.[0-9]+)?$`), "/N.log"},
 	{regexp.MustCompile(`/[a-z2-7]{26}(/|$)`), "/RUN$1"},
 	{regexp.MustCompile(`^/(steady|flood|family|ender|held|edited|gone)$`), "/SERVER"},
