@@ -269,9 +269,10 @@ func (h *linuxHeld) Release() error {
 	if err := h.watch(); err != nil {
 		return &ExecError{Op: "watch the process", Errno: errnoOf(err)}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), execSoon)
-	err := h.held.Release(ctx)
-	cancel()
+	err := h.held.Open(context.Background()) // however long we had to wait for a processor
+	if err == nil {
+		err = h.awaitSoon()
+	}
 	if errors.Is(err, stage.ErrUndecided) && !h.place.Program { // whoever asked for a program is told when it has ended
 		err = h.await()
 	}
@@ -286,6 +287,12 @@ func (h *linuxHeld) Release() error {
 		h.image, h.held = nil, nil // what a process was made of is not kept for as long as it lives
 	}
 	return execError(err)
+}
+
+func (h *linuxHeld) awaitSoon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), execSoon)
+	defer cancel()
+	return h.held.Await(ctx)
 }
 
 // await waits on without holding up other starts.

@@ -81,8 +81,16 @@ func (h *Held) Dup() (int, error) {
 // needs a handle from before (Dup). With ErrUndecided, which wraps the context's error, the exec is under way and may
 // still succeed: Await goes on waiting, Kill ends it. After every other error nothing of the workload ran, and the
 // stage is reaped and gone: *ExecError says that it could not be executed, ErrDied that something killed the stage,
-// the context's error that it was done before the gate was opened.
+// the context's error that it was done before the gate was opened. Whoever bounds the wait alone calls Open and Await.
 func (h *Held) Release(ctx context.Context) error {
+	if err := h.Open(ctx); err != nil {
+		return err
+	}
+	return h.Await(ctx)
+}
+
+// Open opens the gate, and waits for nothing: that is for Await to do. Its errors are those of Release, but for *ExecError and ErrUndecided.
+func (h *Held) Open(ctx context.Context) error {
 	if h.spent || h.sent {
 		return ErrSpent
 	}
@@ -100,10 +108,10 @@ func (h *Held) Release(ctx context.Context) error {
 		return h.failed(fmt.Errorf("cannot release the stage: %w", err))
 	}
 	h.sent = true
-	return h.Await(ctx)
+	return nil
 }
 
-// Await goes on waiting after a Release that returned ErrUndecided; its results are those of Release.
+// Await waits for the exec after an Open, or goes on waiting after an ErrUndecided; its results are those of Release.
 func (h *Held) Await(ctx context.Context) error {
 	if h.spent || !h.sent {
 		return ErrSpent

@@ -120,6 +120,31 @@ func signal(t *testing.T, h *Held, sig syscall.Signal) {
 	}
 }
 
+// A wait whose time is over before it begins, as a processor was had too late, is no failure of the start.
+func TestLateWaitIsNoFailure(t *testing.T) {
+	b := newBench(t, Options{}, "/bin/true", "true")
+	h, err := b.Hold(b.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal(t, h, unix.SIGSTOP) // there is no prompt answer
+	if err := h.Open(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := h.Await(over); !errors.Is(err, ErrUndecided) {
+		t.Errorf("Await = %v, want ErrUndecided", err)
+	}
+	signal(t, h, unix.SIGCONT)
+	if err := h.Await(ctx(t)); err != nil {
+		t.Errorf("Await = %v", err)
+	}
+	if status, err := wait(h.PID); err != nil || status != 0 {
+		t.Errorf("wait status %#x, %v", uint32(status), err)
+	}
+}
+
 // An exec that takes long (a file server that does not answer) hangs nobody, and its end is still told.
 func TestUndecidedReleaseIsDecidedLater(t *testing.T) {
 	b := newBench(t, Options{}, "/bin/true", "true")
