@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/spec"
@@ -29,5 +31,53 @@ func TestForgottenRecord(t *testing.T) {
 		if got := d.order != nil && d.order.Archive != nil; got != tt.archive || d.order != nil && !got {
 			t.Errorf("%s: the order is %+v, archived %v wanted", name, d.order, tt.archive)
 		}
+	}
+}
+
+// A server whose removal had begun is not started again by the next reconciler, which is not certain of it yet; one that is declared
+// again is, and so is one that a person wants.
+func TestRemovalGoesOnOverOurRestart(t *testing.T) {
+	for _, then := range []string{"removal", "declared", "asked"} {
+		t.Run(then, func(t *testing.T) {
+			h := newHost(t)
+			h.profile("game")
+			h.server("town", "game")
+			h.settle()
+			h.took()
+			declared := *h.servers["town"]
+			memory := h.memories["default/town"]
+			h.refuse["Archive"] = errBusy // we end before that
+			h.remove("town")
+			h.settle()
+			if got := h.took(); !slices.Contains(got, "Stop town/game Removed") {
+				t.Fatalf("orders %q", got)
+			}
+			absent := declared
+			absent.Absent = true
+			h.memories["default/town"] = memory
+			h.servers["town"] = &absent
+			h.publish()
+			delete(h.refuse, "Archive")
+			h.restart()
+			h.pass(time.Hour)
+			h.wantOrders()
+			h.wantCondition("town", spec.ConditionAccepted, "True", "Absent")
+			switch then {
+			case "removal":
+				h.remove("town")
+				h.settle()
+				h.wantOrders("Archive town/game")
+			case "declared":
+				h.servers["town"] = &declared
+				h.publish()
+				h.settle()
+				h.wantOrders("Start town/game Wanted")
+			case "asked":
+				if err := h.ask(ActionStart, Ask{Server: key("town"), By: "anna"}); err != nil {
+					t.Fatal(err)
+				}
+				h.wantOrders("Start town/game Asked")
+			}
+		})
 	}
 }

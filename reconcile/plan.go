@@ -12,6 +12,7 @@ import (
 type standing struct {
 	key      spec.Key
 	present  bool // its manifest is in the Set
+	absent   bool // it is there only because its removal is not certain
 	known    bool // every source has been read whole
 	heard    bool // the keeper is heard: facts are of now
 	closing  bool // a shutdown is under way
@@ -248,8 +249,8 @@ func (d *decision) ofVacant(s *standing, now state.Moment) *Order {
 		d.gate = gateDepend
 		return nil
 	}
-	if s.doubtful {
-		return nil // no run without a memory of it
+	if s.doubtful || s.removing() {
+		return nil // no run without a memory of it, nor one that is to end at once
 	}
 	cause, by := causeOf(s, d.patience)
 	return &Order{Scope: s.good.launch.Scope, Start: &state.StartOrder{
@@ -268,16 +269,7 @@ func causeOf(s *standing, p patience) (cause, by string) {
 	case p.sequel == sequelRetry:
 		return CauseCrashed, ""
 	}
-	var last *state.Exit
-	var in *observe.Facts
-	for _, l := range s.lanes {
-		if n := len(l.facts.Exits); n > 0 {
-			e := &l.facts.Exits[n-1]
-			if last == nil || e.FinishedAt.After(last.FinishedAt) || s.selected(l) && e.FinishedAt.Equal(last.FinishedAt) {
-				last, in = e, l.facts
-			}
-		}
-	}
+	last, in := s.lastExit()
 	restart := s.mem.Restart
 	switch {
 	case last == nil:
@@ -294,6 +286,26 @@ func causeOf(s *standing, p patience) (cause, by string) {
 		return CauseSpec, ""
 	}
 	return CauseWanted, ""
+}
+
+// lastExit is the end of the server's last run, and the scope that had it; nil = none is known.
+func (s *standing) lastExit() (last *state.Exit, in *observe.Facts) {
+	for _, l := range s.lanes {
+		if n := len(l.facts.Exits); n > 0 {
+			e := &l.facts.Exits[n-1]
+			if last == nil || e.FinishedAt.After(last.FinishedAt) || s.selected(l) && e.FinishedAt.Equal(last.FinishedAt) {
+				last, in = e, l.facts
+			}
+		}
+	}
+	return last, in
+}
+
+// removing reports whether the server was being removed before our restart, when its removal was certain, and is not declared again: it is
+// about to be certain anew, or waits for a person.
+func (s *standing) removing() bool {
+	last, in := s.lastExit()
+	return s.absent && last != nil && last.Why == WhyRemoved && last.Number > s.mem.freshIn(in)
 }
 
 // ofRun decides for a server with something that is not over.

@@ -184,7 +184,7 @@ func (l *Loop) takeSet() {
 
 // declare takes the newest manifest of a server.
 func (s *server) declare(object *spec.Accepted[spec.Server], profile *spec.Accepted[spec.Profile], host *spec.HostView) {
-	s.object, s.profile, s.present = object, profile, true
+	s.object, s.profile, s.present, s.absent = object, profile, true, object.Absent
 	var p *spec.Profile
 	if profile != nil {
 		p = profile.Object
@@ -206,7 +206,7 @@ func (s *server) adopt(r resolved) {
 
 // undeclare notes that no source has the server any more.
 func (s *server) undeclare() {
-	s.object, s.profile, s.present, s.res, s.tangled = nil, nil, false, resolved{}, nil
+	s.object, s.profile, s.present, s.absent, s.res, s.tangled = nil, nil, false, false, resolved{}, nil
 	s.newest, s.newestState = nil, ""
 }
 
