@@ -37,8 +37,8 @@ func (r *rig) do(s spec.Scope, command string) state.Receipt {
 	return got
 }
 
-// newHosts are a keeper with the cgroups of this host, and one without.
-var newHosts = map[string][]string{"as this host is": nil, "without cgroups": {"-no-cgroups"}}
+// newHosts are a keeper with the cgroups of this host, one without, and one whom the kernel tells nothing of them.
+var newHosts = map[string][]string{"as this host is": nil, "without cgroups": {"-no-cgroups"}, "without watches": {"-no-watches"}}
 
 // A program that does what programs should not: it ends when its time is over at the latest, what it came to is told, all of its
 // family is gone, and nothing of it is left.

@@ -15,6 +15,12 @@ func WithoutCgroups(c Config) Config {
 	return c
 }
 
+// WithoutWatches makes a keeper take its host for one whose inotify instances are used up.
+func WithoutWatches(c Config) Config {
+	c.noWatches = true
+	return c
+}
+
 // CheckingSecretsEvery makes a keeper look at secrets more often.
 func CheckingSecretsEvery(c Config, every time.Duration) Config {
 	c.secretsEvery = every

@@ -29,7 +29,7 @@ import (
 type linux struct {
 	proc    *proc.Kernel
 	cgroups *proc.Cgroups // nil: runs have none here
-	trees   *proc.Watch   // nil without cgroups
+	trees   *proc.Watch   // nil without cgroups, and where the host has no watches left
 	stager  *stage.Stager
 	pump    *pump.Pump
 	loop    *pump.Loop
@@ -62,7 +62,7 @@ type linux struct {
 	made       map[string]struct{}         // the runs whose folders this keeper made, in the first of runs
 	mains      map[int]struct{}            // numbers of the unreaped main processes, of which nobody else may take the exit
 	seen       map[string][]state.Identity // by run: family of a run without a cgroup, as it was when its main process was reaped
-	polled     map[string]spec.Scope       // trees without a cgroup that somebody waits for, by watchKey
+	polled     map[string]spec.Scope       // trees that somebody waits for and the kernel tells nothing about, by watchKey
 	wakes      map[spec.Scope]time.Duration
 	collectors map[string]*collector   // of programs, by their ids
 	terminals  map[string]*runTerminal // of runs, by their ids
@@ -90,15 +90,15 @@ func newLinux(loop *pump.Loop, p *pump.Pump, runs []string, cfg Config) (*linux,
 		settle: func(spec.Scope) {}, logSeen: func(spec.Scope, int64) {}, delivered: func(spec.Scope, DeliveryRef, Outcome) {}, pause: func() func() { return func() {} },
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
-	if err := k.findCgroups(cfg.noCgroups); err != nil {
+	if err := k.findCgroups(cfg); err != nil {
 		cfg.Log.Warn("runs have no cgroups on this host: what they leave behind is found less surely", "error", err)
 	}
 	k.probeExit()
 	return k, nil
 }
 
-func (k *linux) findCgroups(none bool) error {
-	if none {
+func (k *linux) findCgroups(cfg Config) error {
+	if cfg.noCgroups {
 		return proc.ErrNoCgroups
 	}
 	cgroups, err := k.proc.FindCgroups()
@@ -110,15 +110,25 @@ func (k *linux) findCgroups(none bool) error {
 		return errors.Join(err, cgroups.Close())
 	}
 	k.proc.CloneIntoCgroup = born
+	k.cgroups = cgroups
+	if k.trees, err = k.watchCgroups(cfg.noWatches); err != nil {
+		k.log.Warn("what runs leave behind is looked at from time to time, as the kernel cannot be asked to tell", "error", err)
+	}
+	return nil
+}
+
+func (k *linux) watchCgroups(none bool) (*proc.Watch, error) {
+	if none {
+		return nil, unix.EMFILE
+	}
 	watch, err := proc.NewWatch()
 	if err != nil {
-		return errors.Join(err, cgroups.Close())
+		return nil, err
 	}
 	if err := k.loop.Add(watch.Fd(), unix.EPOLLIN, func(uint32) { k.treesChanged(watch) }); err != nil {
-		return errors.Join(err, watch.Close(), cgroups.Close())
+		return nil, errors.Join(err, watch.Close())
 	}
-	k.cgroups, k.trees = cgroups, watch
-	return nil
+	return watch, nil
 }
 
 // probeExit finds out whether the kernel tells the exit of a reaped process, with a stage that is never released.
@@ -322,20 +332,33 @@ func (k *linux) hint(p Place) (proc.Hint, error) {
 // WatchTree implements [Kernel].
 func (k *linux) WatchTree(p Place) error {
 	if p.Cgroup == "" {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.polled[watchKey(p)] = p.Scope
+		k.poll(p)
 		return nil
 	}
 	g, err := k.cgroup(p)
 	if err != nil {
 		return err
 	}
+	if k.trees == nil {
+		k.poll(p)
+		return nil
+	}
 	err = k.trees.Add(g, watchKey(p))
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil // empty by now: whoever watches looks again
+	case errors.Is(err, unix.ENOSPC): // fs.inotify.max_user_watches are used up
+		k.poll(p)
+		return nil
 	}
 	return err
+}
+
+// poll has a tree looked at from time to time.
+func (k *linux) poll(p Place) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.polled[watchKey(p)] = p.Scope
 }
 
 func (k *linux) treesChanged(w *proc.Watch) {

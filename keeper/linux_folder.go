@@ -168,7 +168,9 @@ func (k *linux) Remove(p Place) error {
 		if err != nil {
 			return err
 		}
-		k.trees.Drop(watchKey(p))
+		if k.trees != nil {
+			k.trees.Drop(watchKey(p))
+		}
 		if err := g.Remove(); err != nil {
 			return err
 		}

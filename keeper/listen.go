@@ -22,10 +22,7 @@ const socketEvery = 30 * time.Second
 
 // listen serves the socket until ctx ends, and makes it anew when it vanishes: the runtime directory may.
 func (k *keeper) listen(ctx context.Context) error {
-	watch, err := newSocketWatch(k)
-	if err != nil {
-		return err
-	}
+	watch := newSocketWatch(k)
 	defer watch.close()
 	for first := true; ; first = false {
 		s, err := k.makeSocket()
@@ -170,27 +167,36 @@ func (k *keeper) inbox(p Place) (Mail, error) {
 	return Mail{lines}, err
 }
 
-// socketWatch tells when something happens in the runtime directory.
+// socketWatch tells when something happens in the runtime directory. Where the host has no watches left it tells nothing.
 type socketWatch struct {
 	keeper  *keeper
-	fd      int
+	fd      int // -1 = the host has none
 	changed chan struct{}
 }
 
-func newSocketWatch(k *keeper) (*socketWatch, error) {
+func newSocketWatch(k *keeper) *socketWatch {
 	w := &socketWatch{keeper: k, changed: make(chan struct{}, 1)}
-	var err error
-	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("cannot watch the runtime directory (fs.inotify.max_user_instances may be used up): %w", err)
+	fd, err := -1, error(unix.EMFILE)
+	if !k.cfg.noWatches {
+		fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	}
-	if err := k.loop.Add(w.fd, unix.EPOLLIN, func(uint32) { w.drain() }); err != nil {
-		return nil, errors.Join(err, unix.Close(w.fd))
+	if err == nil {
+		if err = k.loop.Add(fd, unix.EPOLLIN, func(uint32) { w.drain() }); err != nil {
+			_ = unix.Close(fd) // nothing was watched by it
+		}
 	}
-	return w, nil
+	if w.fd = fd; err != nil {
+		w.fd = -1
+		k.cfg.Log.Warn("the runtime directory is looked at from time to time only (fs.inotify.max_user_instances may be used up)", "error", err)
+	}
+	return w
 }
 
 // look watches the directory as it is now.
 func (w *socketWatch) look(dir string) {
+	if w.fd < 0 {
+		return
+	}
 	const mask = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	if _, err := unix.InotifyAddWatch(w.fd, dir, mask); err != nil {
 		w.keeper.cfg.Log.Debug("the runtime directory is looked at from time to time only", "error", err)
@@ -211,6 +217,9 @@ func (w *socketWatch) drain() {
 }
 
 func (w *socketWatch) close() {
+	if w.fd < 0 {
+		return
+	}
 	w.keeper.loop.Remove(w.fd)
 	_ = unix.Close(w.fd)
 }

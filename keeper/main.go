@@ -40,6 +40,7 @@ type Config struct {
 
 	// For tests.
 	noCgroups    bool
+	noWatches    bool
 	fault        func(stage.Step) error
 	secretsEvery time.Duration
 }

@@ -49,6 +49,7 @@ func playKeeper(args []string) int {
 	fs.StringVar(&l.State, "state", "", "")
 	fs.StringVar(&l.Runtime, "runtime", "", "")
 	noCgroups := fs.Bool("no-cgroups", false, "")
+	noWatches := fs.Bool("no-watches", false, "")
 	failing := fs.String("fail", "", "")
 	secretsEvery := fs.Duration("secrets-every", 0, "")
 	if fs.Parse(args) != nil {
@@ -67,6 +68,9 @@ func playKeeper(args []string) int {
 	cfg = keeper.CheckingSecretsEvery(cfg, *secretsEvery)
 	if *noCgroups {
 		cfg = keeper.WithoutCgroups(cfg)
+	}
+	if *noWatches {
+		cfg = keeper.WithoutWatches(cfg)
 	}
 	if *failing != "" {
 		var serving atomic.Bool
