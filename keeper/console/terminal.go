@@ -30,7 +30,11 @@ func (t typed) Unread() (bool, error) {
 	return unread, t.fault(err)
 }
 
+// Write types a line where nothing stands before it: somebody may have left without the end of theirs.
 func (t typed) Write(b []byte) (int, error) {
+	if err := t.DropTyped(); err != nil {
+		return 0, t.fault(err)
+	}
 	n, err := t.Terminal.Write(b)
 	return n, t.fault(err)
 }

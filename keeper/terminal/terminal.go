@@ -212,6 +212,25 @@ func (t *Terminal) Unread() (bool, error) {
 	return fds[0].Revents&unix.POLLIN != 0 || n > 0, err
 }
 
+// DropTyped drops what was typed without the end of its line, as the terminal's kill character does (termios(3), VKILL). It does nothing
+// where there is no such character, and where the run reads keys: those are with it.
+func (t *Terminal) DropTyped() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.master < 0 || hungUp(t.master) {
+		return ErrGone
+	}
+	mode, err := unix.IoctlGetTermios(t.master, unix.TCGETS) // of the run's side, on either
+	if err != nil {
+		return err
+	}
+	kill := mode.Cc[unix.VKILL]
+	if mode.Lflag&unix.ICANON == 0 || kill == 0 {
+		return nil
+	}
+	return again(func() error { _, err := unix.Write(t.master, []byte{kill}); return err })
+}
+
 // Write writes input for the run and never blocks. Less than all is written only where the run has left thousands of bytes unread, then
 // the error is EAGAIN.
 func (t *Terminal) Write(b []byte) (done int, err error) {

@@ -157,6 +157,50 @@ func TestUnreadKeys(t *testing.T) {
 	m.wantUnread(true)
 }
 
+// What was typed without its end stands before no line; what the run has, or reads by keys, is left alone.
+func TestDropTyped(t *testing.T) {
+	m := newTerminal(t, newStager(t))
+	drop := func() {
+		t.Helper()
+		if err := m.DropTyped(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop() // there is nothing
+	m.input("whole\nhalf a li")
+	drop()
+	m.input("stop\n")
+	for _, want := range []string{"whole\n", "stop\n"} {
+		if got := m.line(); got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	}
+	mode, err := unix.IoctlGetTermios(int(m.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range map[string]func(*unix.Termios){
+		"keys":              func(o *unix.Termios) { o.Lflag &^= unix.ICANON },
+		"no kill character": func(o *unix.Termios) { o.Cc[unix.VKILL] = 0 },
+	} {
+		other := *mode
+		edit(&other)
+		if err := unix.IoctlSetTermios(int(m.slave.Fd()), unix.TCSETS, &other); err != nil {
+			t.Fatal(err)
+		}
+		m.input("x")
+		drop()
+		m.input("y\n")
+		got := m.line()
+		for !strings.HasSuffix(got, "\n") { // keys may come one by one
+			got += m.line()
+		}
+		if got != "xy\n" {
+			t.Errorf("%s: read %q", name, got)
+		}
+	}
+}
+
 // Whoever writes without end is not waited for.
 func TestWriteNeverBlocks(t *testing.T) {
 	m := newTerminal(t, newStager(t))
