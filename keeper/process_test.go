@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type rig struct {
 	under  []string // a program and its arguments that become the keeper, nil for none
 	keeper *exec.Cmd
 	client *keeper.Client
+	leave  func() // ends client
 }
 
 // newRig starts a keeper and connects to it. At the end every run is killed.
@@ -107,19 +109,31 @@ func (r *rig) host() *keeper.Host {
 	}}
 }
 
+// connect makes the client of a reconciler. That of the one before it has ended by then: two would take over from each other, as each
+// connects anew when the keeper is another.
 func (r *rig) connect() {
 	r.t.Helper()
-	r.client = r.newClient()
+	if r.leave != nil {
+		r.leave()
+	}
+	r.client, r.leave = r.clientToLeave()
 	eventually(r.t, "the client knows all facts", func() bool { _, known := r.client.Facts(); return known })
 }
 
+// newClient makes the client of another reconciler beside the one that is connected.
 func (r *rig) newClient() *keeper.Client {
-	c := keeper.NewClient(keeper.ClientConfig{Layout: r.layout, Version: "test", Host: r.host()})
+	c, _ := r.clientToLeave()
+	return c
+}
+
+func (r *rig) clientToLeave() (c *keeper.Client, leave func()) {
+	c = keeper.NewClient(keeper.ClientConfig{Layout: r.layout, Version: "test", Host: r.host()})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	r.t.Cleanup(func() { cancel(); <-done })
-	return c
+	leave = sync.OnceFunc(func() { cancel(); <-done })
+	r.t.Cleanup(leave)
+	return c, leave
 }
 
 // killRuns kills what the records say that lives, and what else is this rig's.
