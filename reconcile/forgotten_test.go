@@ -81,3 +81,31 @@ func TestRemovalGoesOnOverOurRestart(t *testing.T) {
 		})
 	}
 }
+
+// What was edited while no reconciler ran governs the first start already: nothing is started by the old spec to be replaced at once. Where
+// it cannot be recorded the old one goes on to govern.
+func TestEditWhileNobodyRan(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*host)
+		want []string
+	}{
+		{"another spec", func(h *host) { h.profile("game", args("new")) }, []string{"Start town/game SpecChanged"}},
+		{"Stopped", func(h *host) { h.server("town", "game", stopped) }, nil},
+		{"another spec, and a full disk", func(h *host) { h.profile("game", args("new")); h.diskErr = errBusy }, []string{"Start town/game Crashed"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			h.profile("game")
+			h.server("town", "game")
+			h.settle()
+			h.crash("town", "game")
+			c.edit(h)
+			h.wall, h.uptime = h.wall.Add(time.Hour), h.uptime+time.Hour
+			h.took()
+			h.restart()
+			h.pass(time.Second)
+			h.wantOrders(c.want...)
+		})
+	}
+}

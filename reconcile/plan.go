@@ -26,6 +26,7 @@ type standing struct {
 	newestState string  // "" = there is none
 	lanes       []*lane // its scopes that have a record
 	doubtful    bool    // nobody knows whether the store still has mem: it could not be deleted for sure
+	recording   bool    // the newest manifest asks for something else, and is about to be durable
 	granted     bool    // the roll-out permits to replace the run
 	busy        bool    // an order of it is in flight
 	attempt     attempt // the last order that did not lead on
@@ -249,7 +250,7 @@ func (d *decision) ofVacant(s *standing, now state.Moment) *Order {
 		d.gate = gateDepend
 		return nil
 	}
-	if s.doubtful || s.removing() {
+	if s.doubtful || s.recording || s.removing() {
 		return nil // no run without a memory of it, nor one that is to end at once
 	}
 	cause, by := causeOf(s, d.patience)

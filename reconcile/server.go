@@ -120,13 +120,12 @@ func (s *server) accept(newUID func() string, now time.Time) *Memory {
 		}
 		return &Memory{UID: uid, CreatedAt: now, Generation: generation, ChangedAt: now, State: state, Launch: s.res.launch, Source: s.source}
 	}
-	sameSpec := s.res.good == nil || s.good.same(s.res.good)
-	if sameSpec && s.mem.State == state {
+	if !s.behind() {
 		return nil
 	}
 	m := *s.mem
 	m.State = state
-	if !sameSpec {
+	if !s.sameSpec() {
 		m.Launch, m.Source = s.res.launch, s.source
 	}
 	if m.Launch != nil {
@@ -134,6 +133,14 @@ func (s *server) accept(newUID func() string, now time.Time) *Memory {
 	}
 	return &m
 }
+
+// behind reports whether the newest manifest asks for something else than what is remembered.
+func (s *server) behind() bool {
+	return s.object != nil && s.mem != nil && (s.mem.State != s.object.Object.Wish() || !s.sameSpec())
+}
+
+// sameSpec reports whether the newest manifest asks for the spec that is remembered, or for none that can be had.
+func (s *server) sameSpec() bool { return s.res.good == nil || s.good.same(s.res.good) }
 
 // adopted is the UID and the generation that a record of the server tells.
 func (s *server) adopted() (uid string, generation int64) {

@@ -249,6 +249,7 @@ func (l *Loop) visitAll(orders []Order, now state.Moment) []Order {
 func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	s.void = l.jobs.void(s, now)
 	s.contest = l.contested(s)
+	s.recording = s.behind() && l.batch.failed == 0
 	s.awaits, s.first = l.awaits(s, now), l.firstLeaving(s, now)
 	d := decide(&s.standing, now)
 	if d.pending == "" || d.gate != "" {

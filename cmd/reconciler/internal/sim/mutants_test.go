@@ -97,6 +97,8 @@ var mutants = []mutant{
 	{name: "S24 a run begins before what its server depends on", file: "reconcile/plan.go", old: "\tif s.awaits != nil {\n", new: "\tif s.awaits != nil && s.closing {\n"},
 	{name: "S24 a run is replaced before what its server depends on", file: "reconcile/plan.go", old: "\tcase s.awaits != nil && again:\n", new: "\tcase s.awaits != nil && s.closing:\n", suite: "reconcile", test: "TestDependencyGatesStarts"},
 	{name: "S24 those that depend on it are not waited for at the end", file: "reconcile/plan.go", old: "case len(s.first) > 0 &&", new: "case len(s.first) > 9 &&", suite: "reconcile", test: "TestDependentsEndFirst"},
+	{name: "I8 the old spec is started before the new one is durable", file: "reconcile/plan.go", old: "s.doubtful || s.recording ||", new: "s.doubtful ||", suite: "reconcile", test: "TestEditWhileNobodyRan"},
+	{name: "I8 what was being removed is started again", file: "reconcile/plan.go", old: "s.recording || s.removing()", new: "s.recording", suite: "reconcile", test: "TestRemovalGoesOnOverOurRestart"},
 	{name: "S23 nobody knows how many play, and a change is made", file: "reconcile/disruption.go", old: "!crowd.known:", new: "s.closing:", suite: "reconcile", test: "TestPeopleFirst"},
 	{name: "S23 a change does not wait for its window", file: "reconcile/disruption.go", old: "\t\tif open {\n", new: "\t\tif !open {\n", suite: "reconcile", test: "TestWindows"},
 	{name: "S24 servers wait for themselves", file: "reconcile/depend.go", old: "\t\tif s.res.good == nil {\n", new: "\t\tif s.res.good != nil {\n", suite: "reconcile", test: "TestDependencyCycle"},
