@@ -227,7 +227,7 @@ func (l *Loop) leadsTo(s, to *server, seen map[*server]bool) bool {
 
 // untangle refuses the newest specs by which servers would wait for themselves. What is not newly asked for stays as it was remembered.
 func (l *Loop) untangle(set *spec.Set) {
-	l.retie = false
+	l.retie, l.tangled = false, false
 	some := false
 	for _, s := range l.servers {
 		if s.tangled != nil {
@@ -255,7 +255,7 @@ func (l *Loop) untangle(set *spec.Set) {
 		if s.mem != nil {
 			s.source = s.mem.Source
 		}
-		s.tangled = &was
+		s.tangled, l.tangled = &was, true
 		l.touch(s)
 	}
 }
@@ -295,7 +295,12 @@ func (l *Loop) poiseJob(j *job) {
 		return
 	}
 	j.stood = phase
-	on := dependency{spec.KindJob, j.key}
+	l.concernJob(j.key)
+}
+
+// concernJob has those looked at again whom a job concerns. Who depends on it by a spec that was refused is among those that wait for themselves.
+func (l *Loop) concernJob(key spec.Key) {
+	on := dependency{spec.KindJob, key}
 	l.concernDependents(on)
-	l.retie = l.retie || len(l.dependents[on]) > 0
+	l.retie = l.retie || l.tangled || len(l.dependents[on]) > 0
 }

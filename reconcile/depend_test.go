@@ -216,6 +216,23 @@ func TestDependencyCycleOverAJob(t *testing.T) {
 	h.wantCondition("town", spec.ConditionAccepted, "True", "Accepted")
 }
 
+// Servers that would wait for themselves over a job are looked at again when it has succeeded, though nothing else has changed and none of
+// what they remember depends on it.
+func TestDependencyCycleEndsWithItsJob(t *testing.T) {
+	h := newHost(t)
+	h.profile("game", withCommands(console("save")))
+	h.server("town", "game")
+	h.settle()
+	h.wantOrders("Start town/game Wanted")
+	h.server("shop", "game", after("job/save-1"))
+	h.server("town", "game", after("shop"))
+	h.job("save-1", "town", "save")
+	h.settle()
+	h.wantOrders("Do town/game save for run-1", "Start shop/game Wanted", "ApplyLive town/game")
+	h.wantCondition("shop", spec.ConditionAccepted, "True", "Accepted")
+	h.wantCondition("town", spec.ConditionAccepted, "True", "Accepted")
+}
+
 // Where both are to end, who depends goes first: by the manifest, by removal, and in a shutdown. A forced stop waits for nobody,
 // and nobody is waited for that was killed and stays.
 func TestDependentsEndFirst(t *testing.T) {

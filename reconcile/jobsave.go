@@ -36,7 +36,7 @@ func (l *Loop) savedJobs(batch map[spec.Key]*JobMemory, err error, now state.Mom
 		}
 		if m == nil && j.object == nil && j.born == nil {
 			l.jobs.remove(j)
-			l.concernDependents(dependency{spec.KindJob, j.key})
+			l.concernJob(j.key)
 			l.changed = true
 			continue
 		}

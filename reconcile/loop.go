@@ -42,6 +42,7 @@ type Loop struct {
 	looking    looking
 	ledger     ledger
 	retie      bool // a job that others depend on has come to something else
+	tangled    bool // specs are refused by which servers would wait for themselves
 	dependents dependents
 	batch      batch
 

@@ -45,6 +45,9 @@ func (l *Loop) Turn(now state.Moment) (orders []Order, wake time.Duration) {
 	if len(l.dirty) > 0 {
 		l.soonest(now.Uptime) // whom a claim concerns that came or went in this turn
 	}
+	if l.retie {
+		l.soonest(now.Uptime) // a job that servers waited for is not what it was
+	}
 	if len(l.jobs.dirty) > 0 {
 		l.soonest(now.Uptime) // they were answered in this turn
 	}
