@@ -229,7 +229,7 @@ type receiver struct {
 // what is too much is seen.
 type packet struct {
 	data [maxPacket + 1]byte
-	oob  [128]byte
+	oob  [rightsRoom]byte
 }
 
 var packets = sync.Pool{New: func() any { return new(packet) }}
@@ -250,7 +250,7 @@ func (r *receiver) receive() (Message, error) {
 		return Message{}, r.err
 	}
 	fds, err := descriptors(r.packet.oob[:r.oobn])
-	defer closeAll(fds)
+	defer dismissAll(fds)
 	switch {
 	case err != nil:
 		return Message{}, err
@@ -326,9 +326,16 @@ func descriptors(oob []byte) ([]int, error) {
 	return fds, nil
 }
 
-func closeAll(fds []int) {
+// rightsRoom holds all descriptors that one message can bring (SCM_MAX_FD, 253) and their header, in bytes. What found no room the
+// kernel would close while the message is read, as its sender wants it closed.
+const rightsRoom = 1032
+
+// dismissAll closes descriptors that others have passed, at once: a socket whose sender has asked it to linger (socket(7)) would hold up
+// whoever closes it for as long as the sender likes.
+func dismissAll(fds []int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // read only: nothing can be lost
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{}) // most are no sockets
+		_ = unix.Close(fd)                                                             // read only: nothing can be lost
 	}
 }
 
