@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,11 +71,27 @@ func TestSpoolNeverWaits(t *testing.T) {
 }
 
 // writes notes what was written at a time.
-type writes struct{ all []string }
+type writes struct {
+	mu  sync.Mutex
+	all []string
+}
 
 func (w *writes) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.all = append(w.all, string(p))
 	return len(p), nil
+}
+
+func (w *writes) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+func (w *writes) last() string {
+	all := w.list()
+	return all[len(all)-1]
 }
 
 // A line that comes alone is written at once, many soon after it together, and what is too much to gather without delay.
@@ -93,24 +110,24 @@ func TestSpoolGathersWhileMuchIsLogged(t *testing.T) {
 		say("alone\n")
 		say("one\n")
 		say("two\n")
-		if want := []string{"alone\n"}; !slices.Equal(out.all, want) {
-			t.Errorf("written at once: %q, want %q", out.all, want)
+		if want := []string{"alone\n"}; !slices.Equal(out.list(), want) {
+			t.Errorf("written at once: %q, want %q", out.list(), want)
 		}
 		time.Sleep(spoolEvery)
 		synctest.Wait()
-		if want := []string{"alone\n", "one\ntwo\n"}; !slices.Equal(out.all, want) {
-			t.Errorf("written a while later: %q, want %q", out.all, want)
+		if want := []string{"alone\n", "one\ntwo\n"}; !slices.Equal(out.list(), want) {
+			t.Errorf("written a while later: %q, want %q", out.list(), want)
 		}
 		much := strings.Repeat("x", spoolFull-1) + "\n"
 		say(much)
-		if took := time.Since(began); took != spoolEvery || out.all[len(out.all)-1] != much {
-			t.Errorf("after %v %d bytes were written last, want %d after %v", took, len(out.all[len(out.all)-1]), len(much), spoolEvery)
+		if took := time.Since(began); took != spoolEvery || out.last() != much {
+			t.Errorf("after %v %d bytes were written last, want %d after %v", took, len(out.last()), len(much), spoolEvery)
 		}
 		say("last\n")
 		s.close()
 		<-s.done
-		if out.all[len(out.all)-1] != "last\n" || time.Since(began) != spoolEvery {
-			t.Errorf("the end waited, or lost the last line: %q after %v", out.all[len(out.all)-1], time.Since(began))
+		if out.last() != "last\n" || time.Since(began) != spoolEvery {
+			t.Errorf("the end waited, or lost the last line: %q after %v", out.last(), time.Since(began))
 		}
 	})
 }
