@@ -15,7 +15,7 @@ func NumberAt(document []byte, field string) (int, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
 	var value any
-	if err := decoder.Decode(&value); err != nil || decoder.More() {
+	if err := decoder.Decode(&value); err != nil || !json.Valid(document) { // a decoder stops behind the first value
 		return 0, errors.New("the answer is no JSON document")
 	}
 	for name := range strings.SplitSeq(field, ".") {

@@ -27,6 +27,7 @@ func TestNumberAt(t *testing.T) {
 		{`[7]`, "players", 0, "no field players"},
 		{`7`, "players", 0, "no field players"},
 		{`{"players": 7} {"players": 8}`, "players", 0, "no JSON"},
+		{`{"players": 7}]`, "players", 0, "no JSON"},
 		{`{"players": 7`, "players", 0, "no JSON"},
 		{`<html>`, "players", 0, "no JSON"},
 		{``, "players", 0, "no JSON"},
