@@ -27,6 +27,7 @@ type keyboard struct {
 	mu    sync.Mutex
 	taken int64 // bytes
 	lost  bool  // nobody knows whether the last were: nothing may follow them
+	ended bool  // the attachment has; keys may still come, which were on their way
 }
 
 // terminalOf is the run of a server that lives on a terminal, nil without one.
@@ -152,6 +153,8 @@ func (d *daemon) Type(ctx context.Context, k spec.Key, keys api.Keys, by string)
 	board.mu.Lock()
 	defer board.mu.Unlock()
 	switch {
+	case board.ended:
+		return api.Typed{}, api.Failure(api.ReasonConflict, "the attachment to server %q that these keys come from has ended: attach again", k.Name)
 	case board.lost:
 		return api.Typed{}, api.Failure(api.ReasonConflict, "nobody knows whether earlier keys were taken: attach again")
 	case keys.Offset != board.taken:
@@ -186,6 +189,7 @@ const endPatience = 2 * time.Second
 func (d *daemon) endKeys(board *keyboard) {
 	board.mu.Lock()
 	defer board.mu.Unlock()
+	board.ended = true
 	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 	defer cancel()
 	_, err := d.client.Type(ctx, state.KeysOrder{Scope: board.scope, RunID: board.runID, ID: board.id, End: true})

@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
+	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/keeper"
 	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/reconcile"
@@ -66,5 +69,28 @@ func TestBoardOf(t *testing.T) {
 	c.leave(k, line, time.Now())
 	if got, err := c.boardOf(k, keys.id); err != nil || got != board {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Keys that were on their way when their attachment ended are not typed: nobody would say any more that they have come to an end.
+func TestNoKeysAfterTheEnd(t *testing.T) {
+	d := &daemon{log: slog.New(slog.DiscardHandler), client: keeper.NewClient(keeper.ClientConfig{Layout: state.Layout{State: t.TempDir(), Runtime: t.TempDir()}})}
+	k, board := spec.Key{Namespace: "default", Name: "town"}, &keyboard{id: "of-a-delivery"}
+	s := d.consoles.sitAt(k, "ann", false, board, time.Now())
+	keys := api.Keys{Attachment: s.id, Keys: []byte("x")}
+	for _, step := range []struct {
+		does string
+		do   func()
+		want api.StatusReason
+	}{
+		{"attached, and there is no keeper", func() {}, api.ReasonServiceUnavailable},
+		{"it ends", func() { d.endKeys(board) }, api.ReasonConflict},
+		{"it has left", func() { d.consoles.leave(k, s, time.Now()) }, api.ReasonConflict},
+	} {
+		step.do()
+		var status *api.Status
+		if _, err := d.Type(t.Context(), k, keys, "ann"); !errors.As(err, &status) || status.Reason != step.want {
+			t.Errorf("%s: %v, want %s", step.does, err, step.want)
+		}
 	}
 }
