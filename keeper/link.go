@@ -229,7 +229,7 @@ type receiver struct {
 // what is too much is seen.
 type packet struct {
 	data [maxPacket + 1]byte
-	oob  [rightsRoom]byte
+	oob  [RightsRoom]byte
 }
 
 var packets = sync.Pool{New: func() any { return new(packet) }}
@@ -326,9 +326,15 @@ func descriptors(oob []byte) ([]int, error) {
 	return fds, nil
 }
 
-// rightsRoom holds all descriptors that one message can bring (SCM_MAX_FD, 253) and their header, in bytes. What found no room the
+// RightsRoom holds all descriptors that one message can bring (SCM_MAX_FD, 253) and their header, in bytes. What found no room the
 // kernel would close while the message is read, as its sender wants it closed.
-const rightsRoom = 1032
+const RightsRoom = 1032
+
+// DismissPassed closes the descriptors that came in a control message, as nobody has asked for any. It takes no time whatever they are.
+func DismissPassed(control []byte) {
+	fds, _ := descriptors(control) // what the kernel has not written brings none
+	dismissAll(fds)
+}
 
 // dismissAll closes descriptors that others have passed, at once: a socket whose sender has asked it to linger (socket(7)) would hold up
 // whoever closes it for as long as the sender likes.

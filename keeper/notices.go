@@ -55,7 +55,7 @@ func passCredentials(conn *net.UnixConn) error {
 // serve hands every notice to hear, until the socket is closed. The sender's pidfd is closed afterwards, and so is all that it
 // passed along: who waits for that (sd_notify_barrier(3)) knows that it was heard.
 func (s *noticeSocket) serve(hear func(peer, Notice)) error {
-	text, control := make([]byte, maxNotice), make([]byte, rightsRoom+unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4))
+	text, control := make([]byte, maxNotice), make([]byte, RightsRoom+unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4))
 	for {
 		n, m, flags, _, err := s.ReadMsgUnix(text, control)
 		if err != nil {

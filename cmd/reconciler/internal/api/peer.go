@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os/user"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +36,10 @@ func PeerUser(c net.Conn) (uid int, err error) {
 }
 
 func peerOf(c net.Conn) peer {
-	uc, ok := c.(*net.UnixConn)
+	uc, ok := c.(interface { // *net.UnixConn, or around one
+		SyscallConn() (syscall.RawConn, error)
+		ReadMsgUnix(b, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error)
+	})
 	if !ok {
 		return peer{err: fmt.Errorf("not a Unix socket: %T", c)}
 	}
