@@ -35,7 +35,7 @@ func knock(t *testing.T, path string) (conn, got int) {
 	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: path}); err != nil {
 		t.Fatal(err)
 	}
-	fds, err := receive(conn, 1)
+	fds, err := take(conn, make([]byte, 1), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

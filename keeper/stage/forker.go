@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -22,6 +23,7 @@ type forker struct {
 	socket int // our end, in everybody's table
 
 	mu     sync.Mutex // descriptors are handed over in the order of the orders
+	number uint64     // of the last order
 	orders chan forkOrder
 }
 
@@ -29,6 +31,7 @@ type forker struct {
 const maxForkOrders = 8
 
 type forkOrder struct {
+	number uint64 // its descriptors come with it: no child is given another's
 	path   string
 	argv   []string
 	attr   *syscall.ProcAttr // its descriptors become numbers of the forker's table
@@ -152,7 +155,9 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr) (int, 
 func (f *forker) order(o forkOrder, fds []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := unix.Sendmsg(f.socket, []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
+	f.number++
+	o.number = f.number
+	if err := unix.Sendmsg(f.socket, binary.NativeEndian.AppendUint64(nil, o.number), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("cannot hand the child's descriptors over: %w", err)
 	}
 	f.orders <- o
@@ -165,7 +170,7 @@ func carryOut(o forkOrder, socket int) forkAnswer {
 	if o.attr.Sys.UseCgroupFD {
 		n++
 	}
-	fds, err := receive(socket, n)
+	fds, err := receive(socket, o.number, n)
 	if err != nil {
 		return forkAnswer{err: err}
 	}
@@ -184,12 +189,30 @@ func carryOut(o forkOrder, socket int) forkAnswer {
 	return forkAnswer{pid: pid, err: err}
 }
 
-// receive takes n descriptors off a socket.
-func receive(socket, n int) ([]int, error) {
-	var letter [1]byte
+// receive takes the n descriptors of an order off a socket. What is left there of orders that could not take theirs is dropped.
+func receive(socket int, number uint64, n int) ([]int, error) {
+	var letter [8]byte
+	for {
+		fds, err := take(socket, letter[:], n)
+		of := binary.NativeEndian.Uint64(letter[:])
+		if of == number || of == 0 { // nothing came
+			return fds, err
+		}
+		for _, fd := range fds {
+			_ = unix.Close(fd) // never used
+		}
+		if of > number {
+			return nil, errors.New("cannot take over descriptors: they are another order's")
+		}
+	}
+}
+
+// take takes a message and the n descriptors that come with it off a socket.
+func take(socket int, letter []byte, n int) ([]int, error) {
 	room := make([]byte, unix.CmsgSpace(4*n))
 	for {
-		_, m, flags, _, err := unix.Recvmsg(socket, letter[:], room, unix.MSG_CMSG_CLOEXEC)
+		clear(letter)
+		_, m, flags, _, err := unix.Recvmsg(socket, letter, room, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -95,3 +95,39 @@ func TestNoNumberForThePidfd(t *testing.T) {
 		t.Errorf("children left: %v", left)
 	}
 }
+
+// What an order could not take over, for want of memory say, stays on the socket: the next order drops it and gets its own.
+func TestForkerGivesNoChildAnothersDescriptors(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	f := &forker{socket: pair[0], orders: make(chan forkOrder, 3)}
+	var inodes []uint64
+	for range 3 {
+		r, _ := pipe(t)
+		var st unix.Stat_t
+		if err := unix.Fstat(int(r.Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		inodes = append(inodes, st.Ino)
+		if err := f.order(forkOrder{}, []int{int(r.Fd())}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-f.orders // lost
+	for i := 1; i < 3; i++ {
+		o := <-f.orders
+		fds, err := receive(pair[1], o.number, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fds[0], &st); err != nil || st.Ino != inodes[i] {
+			t.Errorf("order %d got another's descriptor (%v)", i+1, err)
+		}
+		unix.Close(fds[0])
+	}
+}
