@@ -15,6 +15,9 @@ func environment(l *spec.Launch, home, user, notify string) []string {
 		"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "USER=" + user, "LOGNAME=" + user,
 		"NOTIFY_SOCKET=" + notify,
 	}
+	if l.Console != nil && l.Console.TTY != nil {
+		env = append(env, "TERM=xterm") // what the terminals of those who attach understand
+	}
 	for _, e := range l.Env {
 		value := e.Value
 		if e.Inherit {

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,5 +66,12 @@ func TestEnvironmentOverridesByName(t *testing.T) {
 	want := "HOME=/else PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 USER=me LOGNAME=me NOTIFY_SOCKET=/run/n HOMELY=x A=2"
 	if got != want {
 		t.Errorf("%s, not %s", got, want)
+	}
+	l.Console = &spec.LaunchConsole{Input: spec.ConsoleStdin, TTY: &spec.LaunchTTY{}}
+	for _, term := range []string{"xterm", "vt100"} {
+		if env := environment(l, "/home", "me", "/run/n"); !slices.Contains(env, "TERM="+term) {
+			t.Errorf("on a terminal: %q, want TERM=%s", env, term)
+		}
+		l.Env = []spec.LaunchEnv{{Name: "TERM", Value: "vt100"}}
 	}
 }
