@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"reconciler.dev/reconciler/spec"
@@ -26,6 +27,7 @@ func (s *Service) getLog(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := &logWriter{w: w, flush: http.NewResponseController(w)}
 	err = s.Host.Log(r.Context(), q, out)
+	out.close()
 	if err != nil && !out.begun && r.Context().Err() == nil {
 		return err
 	}
@@ -69,22 +71,69 @@ func logQuery(r *http.Request, now time.Time) (LogQuery, error) {
 	return q, nil
 }
 
-// logWriter sends what it is given at once: a follower waits for it.
+// logWriter sends a line that comes alone at once, as a follower waits for it, and many together.
 type logWriter struct {
-	w     http.ResponseWriter
 	flush *http.ResponseController
-	begun bool
+
+	mu     sync.Mutex
+	w      http.ResponseWriter
+	begun  bool
+	timer  *time.Timer // runs while lines that were written soon after others wait to be sent; nil = there was none yet
+	waits  bool
+	sent   time.Time // last
+	closed bool
+	err    error // of sending what waited
 }
 
+// gatherFor is how long a line waits for others, when one was sent just before it.
+const gatherFor = 10 * time.Millisecond
+
 func (l *logWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !l.begun {
 		l.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		l.w.Header().Set("X-Content-Type-Options", "nosniff")
 		l.begun = true
 	}
+	if l.err != nil {
+		return 0, l.err
+	}
 	n, err := l.w.Write(p)
-	if err != nil {
+	if err != nil || l.waits {
 		return n, err
 	}
-	return n, l.flush.Flush()
+	if wait := gatherFor - time.Since(l.sent); wait > 0 {
+		l.waits = true
+		if l.timer == nil {
+			l.timer = time.AfterFunc(wait, l.sendWaiting)
+		} else {
+			l.timer.Reset(wait)
+		}
+		return n, nil
+	}
+	return n, l.send()
+}
+
+// sendWaiting sends what waits.
+func (l *logWriter) sendWaiting() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waits = false; !l.closed {
+		l.err = l.send()
+	}
+}
+
+func (l *logWriter) send() error {
+	l.sent = time.Now()
+	return l.flush.Flush()
+}
+
+// close leaves the response alone from now on. What waits goes out with its end.
+func (l *logWriter) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed = true; l.timer != nil {
+		l.timer.Stop()
+	}
 }
