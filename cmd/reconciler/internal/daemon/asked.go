@@ -17,7 +17,7 @@ import (
 
 // Log writes the lines of a server's log, read from the keeper over a connection of its own (BP-13).
 func (d *daemon) Log(ctx context.Context, q api.LogQuery, w io.Writer) error {
-	ask := keeper.LogQuery{Scope: q.Scope, Previous: q.Previous, Tail: q.Tail, Since: q.Since, Follow: q.Follow}
+	ask := keeper.LogQuery{Scope: q.Scope, Run: d.lastRun(q.Scope), Previous: q.Previous, Tail: q.Tail, Since: q.Since, Follow: q.Follow}
 	switch q.Stream {
 	case "stdout":
 		ask.Stream = uint8(logs.Stdout)
@@ -30,14 +30,28 @@ func (d *daemon) Log(ctx context.Context, q api.LogQuery, w io.Writer) error {
 	switch {
 	case refused && check == keeper.CheckLog || errors.Is(err, keeper.ErrNoLog):
 		what := "has written no log yet"
-		if q.Previous {
+		switch {
+		case q.Previous:
 			what = "has no log of an earlier run"
+		case ask.Run > 1:
+			what = fmt.Sprintf("has no log of its last run, number %d: that has written nothing, or it is no longer kept; --previous shows an earlier one", ask.Run)
 		}
 		return api.Failure(api.ReasonNotFound, "server %q %s", q.Scope.Server, what)
 	case err != nil && ctx.Err() == nil && !errors.Is(err, errReaderGone):
 		return d.noLog(q.Scope, err)
 	}
 	return err
+}
+
+// lastRun is the number of a scope's last run, so that what an earlier one has written is not taken for its; 0 = none is known.
+func (d *daemon) lastRun(s spec.Scope) int64 {
+	facts, _ := d.client.Facts()
+	for _, f := range facts {
+		if f.Scope == s && f.Run != nil {
+			return f.Run.Number
+		}
+	}
+	return 0
 }
 
 // noLog says that a log cannot be read, and in our own log why.
