@@ -59,7 +59,7 @@ sim:
 	$(GO) test -count 1 -timeout $(PATIENCE) -run '^TestSimulation' ./cmd/reconciler/internal/sim -sim.steps 1000000
 
 mutants:
-	$(GO) test -tags mutants -count 1 -timeout $(PATIENCE) -v -run '^TestMutants' ./cmd/reconciler/internal/sim
+	$(GO) test -tags mutants -count 1 -timeout 1h -v -run '^TestMutants' ./cmd/reconciler/internal/sim
 
 # A hundred servers through edits, holds, kills and stops of everything, for CHAOS_SECONDS (300) with CHAOS_SEED (a new one).
 chaos:
