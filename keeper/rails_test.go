@@ -148,7 +148,7 @@ func TestRailFaults(t *testing.T) {
 	}{
 		{"rcon", "lockout", state.Undeliverable, ""},
 		{"telnet", "lockout", state.Undeliverable, ""},
-		{"webrcon", "lockout", state.Undeliverable, "Rejected"},
+		{"webrcon", "lockout", state.Undeliverable, ""},
 		{"rcon", "garbage", state.Undeliverable, "Protocol"},
 		{"webrcon", "garbage", state.Undeliverable, "Protocol"},
 		{"telnet", "silent", state.Undeliverable, "NoAnswer"},
