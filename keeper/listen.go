@@ -176,16 +176,17 @@ type socketWatch struct {
 
 func newSocketWatch(k *keeper) *socketWatch {
 	w := &socketWatch{keeper: k, changed: make(chan struct{}, 1)}
-	fd, err := -1, error(unix.EMFILE)
+	err := error(unix.EMFILE)
 	if !k.cfg.noWatches {
-		fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+		w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	}
 	if err == nil {
+		fd := w.fd // what the loop calls reads it from now on
 		if err = k.loop.Add(fd, unix.EPOLLIN, func(uint32) { w.drain() }); err != nil {
 			_ = unix.Close(fd) // nothing was watched by it
 		}
 	}
-	if w.fd = fd; err != nil {
+	if err != nil {
 		w.fd = -1
 		k.cfg.Log.Warn("the runtime directory is looked at from time to time only (fs.inotify.max_user_instances may be used up)", "error", err)
 	}

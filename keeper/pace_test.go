@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,10 +44,10 @@ func TestReceiverGathers(t *testing.T) {
 	defer l.wait()
 	defer l.close()
 	r := newReceiver(b)
-	next, waits := uint64(1), 0
+	waits := 0
+	var sent atomic.Uint64
 	send := func() {
-		next++
-		if err := l.send(Message{ID: next}, nil); err != nil {
+		if err := l.send(Message{ID: sent.Add(1) + 1}, nil); err != nil {
 			t.Error(err)
 		}
 	}
