@@ -177,6 +177,29 @@ func TestApplyLive(t *testing.T) {
 	}
 }
 
+// I5: once the main process has ended, what its end is judged by stays as it was, though a child of it keeps the run.
+func TestEndIsJudgedByItsRecord(t *testing.T) {
+	w := newWorld(t, workFamily)
+	w.drive(true)
+	if err := w.stop(spec.ReasonStopRequested); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.step(0); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	before := w.store.record(w.scope).Run
+	if before.MainExit == nil || w.facts().Run.Over() {
+		t.Fatalf("the run is %+v", before)
+	}
+	live := state.LiveOrder{RunID: before.ID, Launch: w.launch(), Generation: 2}
+	live.Launch.Restart.Policy = spec.RestartNever
+	refusedFor(t, w.core.ApplyLive(live, nil), keeper.CheckRun)
+	if after := w.store.record(w.scope).Run; after.LiveHash != before.LiveHash || after.Generation != before.Generation {
+		t.Errorf("the record is now %+v", after)
+	}
+}
+
 // Each moment is recorded once.
 func TestReadyAndLogSeen(t *testing.T) {
 	w := newWorld(t, workRuns)
