@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -98,7 +99,8 @@ type keeper struct {
 	core     *Core
 	server   *server
 	strays   strays
-	claim    *anchorClaim // after open the chores' alone
+	measured atomic.Pointer[measured] // of the last scrape
+	claim    *anchorClaim             // after open the chores' alone
 }
 
 // open takes the lock before anything else is touched, then makes everything.

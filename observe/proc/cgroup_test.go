@@ -145,7 +145,7 @@ func TestCgroupFromBirthToRemoval(t *testing.T) {
 	if err := g.Remove(); !errors.Is(err, ErrPopulated) {
 		t.Errorf("removed with processes: %v", err)
 	}
-	if u, err := g.Usage(); err != nil || u.Processes != 2 || u.RSS < 1<<20 || u.FDs < 6 || u.CPU <= 0 {
+	if u, err := g.Usage(Usage{}); err != nil || u.Processes != 2 || u.RSS < 1<<20 || u.FDs < 6 || u.CPU <= 0 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
 	if err := g.Kill(); err != nil {
@@ -169,13 +169,42 @@ func TestCgroupFromBirthToRemoval(t *testing.T) {
 	}
 }
 
+// What sleeps is not asked again; whatever has worked is.
+func TestUsageOfSleepersIsToldAgain(t *testing.T) {
+	g := group(t, cgroups(t))
+	p := newCast(t, "play", nil)
+	enter(t, g, p.pid, "")
+	usage := func(last Usage) Usage {
+		t.Helper()
+		u, err := g.Usage(last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	forged := Usage{RSS: 1, FDs: 1, Processes: 1}
+	for told := false; !told; {
+		p.ask("ignore") // it works, then waits for a line
+		forged.CPU = usage(Usage{}).CPU
+		again := usage(forged)
+		told = again == forged
+		if again.CPU == forged.CPU && !told {
+			t.Fatalf("of one that has not worked: %+v", again)
+		}
+	}
+	forged.CPU--
+	if u := usage(forged); u.RSS <= 1 || u.FDs < 3 {
+		t.Errorf("of one that has worked: %+v", u)
+	}
+}
+
 // Wherever in the run's cgroups its processes are, they are counted.
 func TestUsageCountsEveryLeaf(t *testing.T) {
 	g := group(t, cgroups(t))
 	p, other := newCast(t, "play", nil), newCast(t, "play", nil)
 	count := func(when string, want int) {
 		t.Helper()
-		u, err := g.Usage()
+		u, err := g.Usage(Usage{})
 		if err != nil || u.Processes != want || u.RSS <= 0 || u.FDs < 3*want {
 			t.Errorf("%s: %+v, %v, want %d processes", when, u, err, want)
 		}
@@ -371,7 +400,7 @@ func BenchmarkCgroupUsage(b *testing.B) {
 	g := group(b, cgroups(b))
 	enter(b, g, newCast(b, "play", nil).pid, "")
 	for b.Loop() {
-		if _, err := g.Usage(); err != nil {
+		if _, err := g.Usage(Usage{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,10 +20,19 @@ type Usage struct {
 }
 
 // Usage reads what the cgroup's members use. It is asked for every run at each scrape, so it does without whatever the kernel
-// need not be asked.
-func (g Cgroup) Usage() (Usage, error) {
+// need not be asked. last is what was read before, the zero value for nothing: as long as no processor has worked for the
+// cgroup since, none of its members has forked, ended, opened or closed anything, or touched memory, and what last says of
+// them is given again. That memory which the kernel took from a member that sleeps is noticed later.
+func (g Cgroup) Usage(last Usage) (Usage, error) {
 	b := scratch.Get().(*[4096]byte)
 	defer scratch.Put(b)
+	cpu, err := g.cpuTime(b[:])
+	if err != nil {
+		return Usage{}, fmt.Errorf("cannot read what the run uses: %w", err)
+	}
+	if last.Processes > 0 && cpu > 0 && cpu == last.CPU {
+		return last, nil
+	}
 	members, err := g.membersOfOne(b[:])
 	if members == nil {
 		members, err = g.Members()
@@ -32,18 +41,22 @@ func (g Cgroup) Usage() (Usage, error) {
 		return Usage{}, fmt.Errorf("cannot read what the run uses: %w", err)
 	}
 	u := usageOf(members, b[:])
+	u.CPU = cpu
+	return u, nil
+}
+
+// cpuTime is what the processors have worked for the cgroup and all below, its ended members too; 0 once it is removed.
+func (g Cgroup) cpuTime(b []byte) (time.Duration, error) {
 	dir, name := g.all.from(g.path + "/cpu.stat")
-	text, err := readShort(dir, name, b[:])
+	text, err := readShort(dir, name, b)
 	if isRemoved(err) {
-		return u, nil
+		return 0, nil
 	}
 	if err != nil {
-		return Usage{}, fmt.Errorf("cannot read what the run uses: %w", err)
+		return 0, err
 	}
-	if usec, ok := keyed(text, "usage_usec"); ok {
-		u.CPU = time.Duration(usec) * time.Microsecond
-	}
-	return u, nil
+	usec, _ := keyed(text, "usage_usec")
+	return time.Duration(usec) * time.Microsecond, nil
 }
 
 // membersOfOne lists the processes of a run that has no cgroup but its own. It is nobody where that cannot be told so simply.
