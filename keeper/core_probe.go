@@ -14,9 +14,10 @@ type Probing struct {
 	Launch *spec.Launch // the run's. It is not changed
 	Host   *Host
 	HTTP   *spec.HTTPAction
-	Field  string        // of the document that answers HTTP: how many play; "" = it does not matter what it holds
-	At     string        // an IP address; see [state.ProbeOrder]
-	Within time.Duration // what has no answer by then has failed
+	Proxy  *spec.ProxyProbe // one that wants to know who asks; exactly one of the two is there
+	Field  string           // of the document that answers HTTP: how many play; "" = it does not matter what it holds
+	At     string           // an IP address; see [state.ProbeOrder]
+	Within time.Duration    // what has no answer by then has failed
 }
 
 // Probe asks a run what the keeper alone can ask, without a record of it. told is called once, by anybody, with what came of it; it
@@ -65,5 +66,16 @@ func (q *Probing) ask() bool {
 		return false
 	}
 	q.HTTP, q.Within = probe.HTTP, time.Duration(probe.TimeoutSeconds)*time.Second
-	return q.HTTP != nil
+	if p := probe.Proxy; p != nil && p.BasicAuth != nil {
+		q.Proxy = p
+	}
+	return q.HTTP != nil || q.Proxy != nil
+}
+
+// endpoint is the name of who is asked.
+func (q *Probing) endpoint() string {
+	if q.Proxy != nil {
+		return q.Proxy.Endpoint
+	}
+	return q.HTTP.Endpoint
 }

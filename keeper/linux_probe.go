@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -89,7 +90,11 @@ func (k *linux) probe(ctx context.Context, p Place, q Probing) observe.Probed {
 	case <-ctx.Done():
 		return observe.NotRun("too many servers are being asked at the same time")
 	}
-	a := k.askHTTP(ctx, p, q)
+	ask := k.askHTTP
+	if q.Proxy != nil {
+		ask = k.askProxy
+	}
+	a := ask(ctx, p, q)
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return observe.NotRun("the run ends, or the keeper does")
 	}
@@ -103,19 +108,46 @@ func (k *linux) askHTTP(ctx context.Context, p Place, q Probing) observe.Probed 
 	if err != nil {
 		return observe.NotRun(err.Error())
 	}
-	endpoint := *q.Launch.Endpoint(q.HTTP.Endpoint) // a valid launch has it
-	if endpoint.Address == "" {
-		endpoint.Address = q.At
-	}
 	var body []byte
-	o := k.converse(ctx, p, &endpoint, func(ctx context.Context, peer console.Peer) (o console.Outcome) {
+	o := k.converse(ctx, p, q.asked(), func(ctx context.Context, peer console.Peer) (o console.Outcome) {
 		if len(r.Secrets) == 0 {
 			peer.Vet = unlessUntold(peer.Vet)
 		}
 		o, body = console.HTTPBody(ctx, peer, r)
 		return o
 	})
-	return judgeHTTP(o, body, q)
+	return judgeAnswer(o, body, q)
+}
+
+// askProxy speaks with a proxy that wants to know who asks.
+func (k *linux) askProxy(ctx context.Context, p Place, q Probing) observe.Probed {
+	password, err := q.Host.Secrets().Fill(q.Proxy.BasicAuth.Password)
+	defer password.Zero()
+	if err != nil {
+		return observe.NotRun(err.Error())
+	}
+	endpoint := q.asked()
+	who := &probe.Credentials{Username: q.Proxy.BasicAuth.Username, Password: password.Reveal()}
+	var said error
+	o := k.converse(ctx, p, endpoint, func(ctx context.Context, peer console.Peer) console.Outcome {
+		return console.Talk(ctx, peer, func(conn net.Conn) error {
+			said = probe.ViaProxy(conn, endpoint.AppProtocol, q.Proxy.URL, who)
+			return said
+		})
+	})
+	if probe.NotRun(said) {
+		return observe.NotRun("endpoint " + endpoint.Name + ": " + said.Error())
+	}
+	return judgeAnswer(o, nil, q)
+}
+
+// asked is the endpoint that is asked, at the address where it is.
+func (q *Probing) asked() *spec.LaunchEndpoint {
+	endpoint := *q.Launch.Endpoint(q.endpoint()) // a valid launch has it
+	if endpoint.Address == "" {
+		endpoint.Address = q.At
+	}
+	return &endpoint
 }
 
 // unlessUntold lets a question go where it cannot be told who listens: without a secret it does no harm there.
@@ -129,14 +161,14 @@ func unlessUntold(vet func(local, remote netip.AddrPort) error) func(local, remo
 	}
 }
 
-// judgeHTTP makes of what came of a request what came of the question.
-func judgeHTTP(o console.Outcome, body []byte, q Probing) observe.Probed {
+// judgeAnswer makes of what came of a conversation what came of the question.
+func judgeAnswer(o console.Outcome, body []byte, q Probing) observe.Probed {
 	failed := func(why error) observe.Probed {
-		return observe.Probed{Result: observe.ProbeFailed, Detail: "endpoint " + q.HTTP.Endpoint + ": " + why.Error()}
+		return observe.Probed{Result: observe.ProbeFailed, Detail: "endpoint " + q.endpoint() + ": " + why.Error()}
 	}
 	switch o.Reason {
 	case console.Failed, console.Unverified, console.BadPassword, console.BadLine: // of this host, or of what it was told
-		return observe.NotRun("endpoint " + q.HTTP.Endpoint + ": " + o.Err.Error())
+		return observe.NotRun("endpoint " + q.endpoint() + ": " + o.Err.Error())
 	}
 	if o.Result != console.Done {
 		return failed(o.Err)

@@ -31,7 +31,7 @@ const (
 type listening struct {
 	runID     string
 	endpoints []spec.LaunchEndpoint
-	probe     *spec.LaunchProbe // of readiness: it may say that an endpoint is a proxy
+	probes    [2]*spec.LaunchProbe // they may say that an endpoint is a proxy, and who may use it
 	found     []observe.Listening
 	looked    bool
 	ready     bool // it has been Ready
@@ -43,13 +43,13 @@ type listening struct {
 
 // follow begins to look at a run, or at other endpoints of it.
 func (p *listening) follow(run *observe.RunFacts, unready string, now state.Moment) {
-	p.ready = !run.ReadyAt.IsZero()
+	p.ready, p.probes = !run.ReadyAt.IsZero(), [2]*spec.LaunchProbe{run.Readiness, run.Liveness}
 	if p.runID == run.ID && slices.Equal(p.endpoints, run.Endpoints) {
 		return
 	}
 	before := p.verdict
 	other := p.runID != run.ID
-	*p = listening{runID: run.ID, ready: p.ready, endpoints: run.Endpoints, probe: run.Readiness, next: now.Uptime}
+	*p = listening{runID: run.ID, ready: p.ready, endpoints: run.Endpoints, probes: p.probes, next: now.Uptime}
 	switch {
 	case len(run.Endpoints) == 0:
 		p.verdict = verdict{conditionTrue, "NoEndpoints", "no endpoints are declared"}
@@ -118,7 +118,7 @@ func (p *listening) judge(found []observe.Listening) verdict {
 		if !there {
 			l.By = observe.ListenerUnseen
 		}
-		if v, r := judgeOne(e, l, p.isProxy(e)); r > rank {
+		if v, r := judgeOne(e, l, p.isOpenProxy(e)); r > rank {
 			worst, rank = v, r
 		}
 	}
@@ -126,7 +126,7 @@ func (p *listening) judge(found []observe.Listening) verdict {
 }
 
 // judgeOne is the verdict on one endpoint, and how bad it is; 0 = all is well.
-func judgeOne(e *spec.LaunchEndpoint, l observe.Listening, proxy bool) (verdict, int) {
+func judgeOne(e *spec.LaunchEndpoint, l observe.Listening, openProxy bool) (verdict, int) {
 	of := "endpoint " + e.Name + ": "
 	switch {
 	case l.By == observe.ListenerStranger && l.Holder != nil:
@@ -139,8 +139,8 @@ func judgeOne(e *spec.LaunchEndpoint, l observe.Listening, proxy bool) (verdict,
 		return verdict{conditionFalse, "NotListening", of + "nobody listens on its port"}, 5
 	case l.By == observe.ListenerUnseen:
 		return verdict{conditionUnknown, "Unseen", of + "the keeper may not see who listens on its port, so it does not count: see guarantees"}, 4
-	case l.Public && proxy:
-		return verdict{conditionTrue, "OpenProxy", of + "a proxy of which no credentials are known listens for other networks: declare and use an address of this host alone, unless it asks for a password"}, 3
+	case l.Public && openProxy:
+		return verdict{conditionTrue, "OpenProxy", of + "a proxy of which no credentials are known listens for other networks: declare and use an address of this host alone, or one that asks for a password, and say so with `basicAuth` in a probe of it"}, 3
 	case l.Wide:
 		return verdict{conditionTrue, "AddressTooWide", of + "the run listens on every address, not on the declared one alone"}, 2
 	case l.Shared:
@@ -149,13 +149,20 @@ func judgeOne(e *spec.LaunchEndpoint, l observe.Listening, proxy bool) (verdict,
 	return verdict{}, 0
 }
 
-// isProxy reports whether an endpoint is that of a proxy. HTTP may be anything that speaks it, unless it is probed as one.
-func (p *listening) isProxy(e *spec.LaunchEndpoint) bool {
-	switch e.AppProtocol {
-	case spec.AppSOCKS5, spec.AppMixed:
-		return true
+// isOpenProxy reports whether an endpoint is that of a proxy, of which no probe says that it wants to know who asks. HTTP may be anything
+// that speaks it, unless it is probed as one.
+func (p *listening) isOpenProxy(e *spec.LaunchEndpoint) bool {
+	is := e.AppProtocol == spec.AppSOCKS5 || e.AppProtocol == spec.AppMixed
+	for _, with := range p.probes {
+		if with == nil || with.Proxy == nil || with.Proxy.Endpoint != e.Name {
+			continue
+		}
+		if with.Proxy.BasicAuth != nil {
+			return false
+		}
+		is = true
 	}
-	return p.probe != nil && p.probe.Proxy != nil && p.probe.Proxy.Endpoint == e.Name
+	return is
 }
 
 // address is an endpoint with the address where its run listens, if none is declared and it is another than the usual one.

@@ -194,6 +194,28 @@ func TestOpenProxy(t *testing.T) {
 	h.server("town", "game")
 	h.settle()
 	h.wantCondition("town", spec.ConditionEndpointsReachable, "True", "OpenProxy")
+
+	// Which of the probes says that it wants to know who asks does not matter, and when: it may be told later.
+	for _, liveness := range []bool{false, true} {
+		with := &spec.Probe{Proxy: &spec.ProxyCheck{Endpoint: "game", BasicAuth: &spec.BasicAuth{Username: "admin", Password: "$(password)"}}}
+		h := newHost(t)
+		h.heard["game"] = observe.Listening{By: observe.ListenerOwn, Public: true}
+		h.profile("game", endpoints, func(p *spec.ProfileSpec) { p.Endpoints[0].AppProtocol = spec.AppSOCKS5 })
+		h.server("town", "game")
+		h.settle()
+		h.wantCondition("town", spec.ConditionEndpointsReachable, "True", "OpenProxy")
+		h.profile("game", endpoints, func(p *spec.ProfileSpec) {
+			p.Endpoints[0].AppProtocol = spec.AppSOCKS5
+			p.Parameters = []spec.Parameter{{Name: "password", Type: spec.ParameterSecret, Default: &spec.IntOrString{IsString: true, String: "town/password"}}}
+			if liveness {
+				p.LivenessProbe = with
+			} else {
+				p.ReadinessProbe = with
+			}
+		})
+		h.pass(time.Minute)
+		h.wantCondition("town", spec.ConditionEndpointsReachable, "True", "Reachable")
+	}
 }
 
 // Where no address is declared, a probe goes where the run listens.

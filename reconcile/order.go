@@ -130,7 +130,7 @@ func (o *CheckOrder) ThroughKeeper() bool {
 	if o.Players != nil {
 		return o.Players.HTTP != nil
 	}
-	return o.Probe.HTTP != nil || o.Probe.Notify
+	return o.Probe.HTTP != nil || o.Probe.Notify || o.Probe.Proxy != nil && o.Probe.Proxy.BasicAuth != nil
 }
 
 // Probing is the order for the keeper.

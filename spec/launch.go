@@ -197,8 +197,9 @@ func (p *LaunchProbe) Endpoint() string {
 
 // ProxyProbe greets a proxy of the launch or, with URL, fetches something through it.
 type ProxyProbe struct {
-	Endpoint string `json:"endpoint"` // with AppProtocol
-	URL      string `json:"url,omitempty"`
+	Endpoint  string         `json:"endpoint"` // with AppProtocol
+	URL       string         `json:"url,omitempty"`
+	BasicAuth *HTTPBasicAuth `json:"basicAuth,omitempty"` // what the proxy wants to know; nil = nothing
 }
 
 // LaunchPlayers says how the players are counted; exactly one of Query and HTTP is set.

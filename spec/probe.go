@@ -39,8 +39,8 @@ func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
 	case p.Query != nil:
 		q := *p.Query
 		l.Query = &q
-	case p.Proxy != nil && p.Proxy.BasicAuth == nil:
-		l.Proxy = &ProxyProbe{Endpoint: p.Proxy.Endpoint, URL: p.Proxy.URL}
+	case p.Proxy != nil:
+		l.Proxy = &ProxyProbe{Endpoint: p.Proxy.Endpoint, URL: p.Proxy.URL, BasicAuth: r.basicAuth(p.Proxy.BasicAuth, field+".proxy.basicAuth")}
 	case p.Notify != nil:
 		l.Notify = true
 	default:
@@ -131,6 +131,7 @@ func (c *launchCheck) probe(at string, p *LaunchProbe, l *Launch, liveness bool)
 		if x.URL != "" {
 			c.row(at+".proxy.url", "", x.URL)
 		}
+		(&actionCheck{launchCheck: c}).basicAuth(at+".proxy.basicAuth", at+".proxy.basicAuth", x.BasicAuth)
 	}
 	c.number(at+".periodSeconds", "", p.PeriodSeconds)
 	c.number(at+".timeoutSeconds", "", p.TimeoutSeconds)
@@ -201,6 +202,10 @@ func (h *hasher) probe(name string, p *LaunchProbe) {
 	if p.Proxy != nil {
 		h.always("proxy", p.Proxy.Endpoint)
 		h.text("url", p.Proxy.URL, "")
+		if b := p.Proxy.BasicAuth; b != nil {
+			h.always("proxy.username", b.Username)
+			h.always("proxy.password", b.Password)
+		}
 	}
 	h.number("periodSeconds", p.PeriodSeconds, defaultProbePeriod)
 	h.number("timeoutSeconds", p.TimeoutSeconds, defaultProbeTimeout)

@@ -53,14 +53,20 @@ func init() {
 			return l.Readiness
 		}
 		for row, set := range map[string]func(l *Launch, s string, n int64){
-			"log.contains":     func(l *Launch, s string, _ int64) { probeOf(l, at).Log = []string{s} },
-			"socket.endpoint":  func(l *Launch, s string, _ int64) { socketOf(l, at).Endpoint = s },
-			"socket.send":      func(l *Launch, s string, _ int64) { socketOf(l, at).Send = []byte(s) },
-			"socket.expect":    func(l *Launch, s string, _ int64) { socketOf(l, at).Expect = []byte(s) },
-			"query.protocol":   func(l *Launch, s string, _ int64) { queryOf(l, at).Protocol = s },
-			"query.endpoint":   func(l *Launch, s string, _ int64) { queryOf(l, at).Endpoint = s },
-			"proxy.endpoint":   func(l *Launch, s string, _ int64) { proxyOf(l, at).Endpoint = s },
-			"proxy.url":        func(l *Launch, s string, _ int64) { proxyOf(l, at).URL = s },
+			"log.contains":    func(l *Launch, s string, _ int64) { probeOf(l, at).Log = []string{s} },
+			"socket.endpoint": func(l *Launch, s string, _ int64) { socketOf(l, at).Endpoint = s },
+			"socket.send":     func(l *Launch, s string, _ int64) { socketOf(l, at).Send = []byte(s) },
+			"socket.expect":   func(l *Launch, s string, _ int64) { socketOf(l, at).Expect = []byte(s) },
+			"query.protocol":  func(l *Launch, s string, _ int64) { queryOf(l, at).Protocol = s },
+			"query.endpoint":  func(l *Launch, s string, _ int64) { queryOf(l, at).Endpoint = s },
+			"proxy.endpoint":  func(l *Launch, s string, _ int64) { proxyOf(l, at).Endpoint = s },
+			"proxy.url":       func(l *Launch, s string, _ int64) { proxyOf(l, at).URL = s },
+			"proxy.basicAuth.username": func(l *Launch, s string, _ int64) {
+				proxyOf(l, at).BasicAuth = &HTTPBasicAuth{Username: s, Password: MarkSecret("a/b")}
+			},
+			"proxy.basicAuth.password": func(l *Launch, s string, _ int64) {
+				proxyOf(l, at).BasicAuth = &HTTPBasicAuth{Username: "a", Password: s}
+			},
 			"periodSeconds":    func(l *Launch, _ string, n int64) { timed(l).PeriodSeconds = n },
 			"timeoutSeconds":   func(l *Launch, _ string, n int64) { timed(l).TimeoutSeconds = n },
 			"failureThreshold": func(l *Launch, _ string, n int64) { timed(l).FailureThreshold = n },
@@ -69,7 +75,7 @@ func init() {
 			launchSetters[at+"."+row] = set
 		}
 		launchLists[at+".log.contains"] = func(l *Launch, n int) { probeOf(l, at).Log = make([]string, n) }
-		notInLaunch = append(notInLaunch, at, at+".log", at+".socket", at+".socket.encoding", at+".query", at+".proxy", at+".notify")
+		notInLaunch = append(notInLaunch, at, at+".log", at+".socket", at+".socket.encoding", at+".query", at+".proxy", at+".proxy.basicAuth", at+".notify")
 		for _, row := range []string{".socket.send", ".socket.expect"} {
 			emptyIsAbsent[at+row], isBytes[at+row] = true, true
 		}
@@ -108,6 +114,7 @@ apiVersion: reconciler.dev/v1alpha1
 kind: Profile
 metadata: {name: p}
 spec:
+  parameters: [{name: password, type: Secret}]
   actions: {start: {executable: bin/a}}
   endpoints: [{name: game, port: 1}, {name: lan, port: 1, protocol: UDP}, {name: socks, port: 2, appProtocol: SOCKS5}]
   readinessProbe: {query: {protocol: OpenTTD, endpoint: game}}
@@ -118,7 +125,7 @@ spec:
 apiVersion: reconciler.dev/v1alpha1
 kind: Server
 metadata: {name: s}
-spec: {profile: p}
+spec: {profile: p, parameters: {password: a/b}}
 `
 
 // Probes, the deadline and the players are live: each changes the live hash and no other, and a default written out neither.
@@ -135,6 +142,7 @@ func TestProbesInHashes(t *testing.T) {
 		{"its endpoint", "{query: {protocol: OpenTTD, endpoint: game}}\n  liveness", "{query: {protocol: OpenTTD, endpoint: lan}}\n  liveness", true},
 		{"a url", "http://example.org/", "http://example.org/a", true},
 		{"no url", `, url: "http://example.org/"`, "", true},
+		{"what the proxy wants to know", `example.org/"}}`, `example.org/", basicAuth: {username: a, password: $(password)}}}`, true},
 		{"which probe it is", "livenessProbe: {proxy: {endpoint: socks, url: \"http://example.org/\"}}", "", true},
 		{"the deadline", "600", "601", true},
 		{"no deadline", "  startDeadlineSeconds: 600\n", "", true},

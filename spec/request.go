@@ -16,10 +16,16 @@ func (r *resolver) request(h *HTTP, field string) *HTTPAction {
 	for i, x := range h.Headers {
 		a.Headers = append(a.Headers, HTTPHeader{Name: x.Name, Value: r.expand(x.Value, func() string { return index(field+".headers", i, "value") })})
 	}
-	if b := h.BasicAuth; b != nil {
-		a.BasicAuth = &HTTPBasicAuth{Username: b.Username, Password: r.expand(b.Password, at("basicAuth.password"))}
-	}
+	a.BasicAuth = r.basicAuth(h.BasicAuth, field+".basicAuth")
 	return a
+}
+
+// basicAuth resolves a user name and a password; nil of nil.
+func (r *resolver) basicAuth(b *BasicAuth, field string) *HTTPBasicAuth {
+	if b == nil {
+		return nil
+	}
+	return &HTTPBasicAuth{Username: b.Username, Password: r.expand(b.Password, func() string { return field + ".password" })}
 }
 
 // escapeInPath encodes all but the unreserved signs of RFC 3986. The mark of a command's parameter stays: its value is
@@ -72,9 +78,13 @@ func (c *actionCheck) request(row, field string, a *HTTPAction) {
 		c.distinct(index(field+".headers", i, "name"), h.Name, mustBeUnique, seen)
 		c.text(row+".headers[].value", index(field+".headers", i, "value"), h.Value)
 	}
-	if b := a.BasicAuth; b != nil {
-		c.row(row+".basicAuth.username", field+".basicAuth.username", b.Username)
-		c.text(row+".basicAuth.password", field+".basicAuth.password", b.Password)
+	c.basicAuth(row+".basicAuth", field+".basicAuth", a.BasicAuth)
+}
+
+func (c *actionCheck) basicAuth(row, field string, b *HTTPBasicAuth) {
+	if b != nil {
+		c.row(row+".username", field+".username", b.Username)
+		c.text(row+".password", field+".password", b.Password)
 	}
 }
 

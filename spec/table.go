@@ -37,8 +37,8 @@ func profileFields() *schema {
 			live.field("address", text(1, 256, ruleAddress).expands()),
 			live.field("appProtocol", word(AppHTTP, AppSOCKS5, AppMixed)),
 		), 0, 32).keyed("name")),
-		live.field("readinessProbe", probeSchema(live, live, later, later)),
-		live.field("livenessProbe", livenessRules(probeSchema(live, live, later, later))),
+		live.field("readinessProbe", probeSchema(live, live, later, live)),
+		live.field("livenessProbe", livenessRules(probeSchema(live, live, later, live))),
 		live.field("startDeadlineSeconds", integer(1, 86400)),
 		live.field("players", playersRules(object(
 			live.field("query", querySchema(live)),

@@ -90,6 +90,28 @@ func converse(ctx context.Context, network string, p Peer, expect string) (*conv
 	return c, nil
 }
 
+// Talk connects to a peer over TCP, vets it, and lets talk speak with it until the context ends. It is [Done] when talk has no error; one
+// of its own is told as it is, which must hold nothing that an [Outcome] may not.
+func Talk(ctx context.Context, peer Peer, talk func(net.Conn) error) Outcome {
+	c, err := converse(ctx, "tcp", peer, "")
+	if err != nil {
+		return undeliverable(err)
+	}
+	defer c.close(false)
+	if err := c.until(time.Time{}); err != nil {
+		return undeliverable(err)
+	}
+	err = talk(c.conn)
+	var ofConnection *net.OpError
+	switch {
+	case err == nil:
+		return Outcome{Result: Done}
+	case errors.As(err, &ofConnection):
+		return Outcome{Result: HandedOver, Reason: reasonOf(err), Err: bare(err)}
+	}
+	return Outcome{Result: HandedOver, Reason: Protocol, Err: err}
+}
+
 func (p Peer) vet(conn net.Conn) error {
 	err := p.Vet(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr()))
 	switch {

@@ -34,7 +34,7 @@ func NotRun(err error) bool {
 }
 
 // Check asks an endpoint what the probe asks: a socket, a game's own protocol, or a proxy; which endpoint that is says
-// [spec.LaunchProbe.Endpoint]. nil is success. It returns when ctx ends, which is a failure if it was ctx's deadline, and a probe
+// [spec.LaunchProbe.Endpoint]. What needs a secret is asked by whoever has it, with [ViaProxy]. nil is success. It returns when ctx ends, which is a failure if it was ctx's deadline, and a probe
 // that was not carried out if ctx was cancelled.
 func (Checker) Check(ctx context.Context, endpoint spec.LaunchEndpoint, p *spec.LaunchProbe) error {
 	network := networkOf(endpoint)
@@ -49,8 +49,8 @@ func (Checker) Check(ctx context.Context, endpoint spec.LaunchEndpoint, p *spec.
 			_, err := query.Ask(c, network, p.Query.Protocol)
 			return err
 		}
-	case p.Proxy != nil:
-		talk = func(c net.Conn) error { return viaProxy(c, endpoint.AppProtocol, p.Proxy.URL) }
+	case p.Proxy != nil && p.Proxy.BasicAuth == nil:
+		talk = func(c net.Conn) error { return ViaProxy(c, endpoint.AppProtocol, p.Proxy.URL, nil) }
 	default:
 		return &notRun{errors.New("the probe asks no endpoint")}
 	}

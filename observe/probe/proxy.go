@@ -18,16 +18,23 @@ import (
 // headLimit is how long the head of an HTTP response may be, in bytes.
 const headLimit = 16 << 10
 
-// viaProxy greets a proxy and, with a url, fetches that through it: only bytes that came through prove the way beyond
+// ViaProxy greets a proxy and, with a url, fetches that through it: only bytes that came through prove the way beyond
 // the proxy, as some answer a request for a way before they have one. An answer with a status from 200 to 399 is success. Over
-// "Mixed" it speaks SOCKS5.
-func viaProxy(conn net.Conn, appProtocol, target string) error {
+// "Mixed" it speaks SOCKS5. With credentials, which are not changed, a proxy must take them, also to be greeted. An error holds neither
+// them nor an address, but for that of the connection itself ([net.OpError]).
+func ViaProxy(conn net.Conn, appProtocol, target string, who *Credentials) error {
 	in := bufio.NewReaderSize(conn, headLimit)
+	if err := who.check(appProtocol); err != nil {
+		return &notRun{err}
+	}
 	if target == "" {
 		if appProtocol == spec.AppHTTP {
-			return greetHTTP(conn, in)
+			return greetHTTP(conn, in, who)
 		}
-		_, err := greetSOCKS(conn, in)
+		agrees, err := greetSOCKS(conn, in, who)
+		if err == nil && !agrees && who != nil {
+			err = errTakesNone
+		}
 		return err
 	}
 	to, err := parseTarget(target)
@@ -35,18 +42,18 @@ func viaProxy(conn net.Conn, appProtocol, target string) error {
 		return &notRun{err}
 	}
 	if appProtocol != spec.AppHTTP {
-		if err := connectSOCKS(conn, in, to); err != nil {
+		if err := connectSOCKS(conn, in, to, who); err != nil {
 			return err
 		}
-		return to.fetch(conn, in, to.path)
+		return to.fetch(conn, in, to.path, nil)
 	}
 	if !to.tls {
-		return to.fetch(conn, in, target) // a proxy takes the whole URL (RFC 9112 3.2.2)
+		return to.fetch(conn, in, target, who) // a proxy takes the whole URL (RFC 9112 3.2.2)
 	}
-	if err := connectHTTP(conn, in, to); err != nil {
+	if err := connectHTTP(conn, in, to, who); err != nil {
 		return err
 	}
-	return to.fetch(conn, in, to.path)
+	return to.fetch(conn, in, to.path, nil)
 }
 
 // target is what is fetched through a proxy.
@@ -86,8 +93,9 @@ func (t target) loopback() bool {
 	return t.host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// fetch asks for the target over a way that leads to it, and reads the head of the response.
-func (t target) fetch(conn net.Conn, in *bufio.Reader, what string) error {
+// fetch asks for the target over a way that leads to it, or the proxy for it, which may want to know who asks, and reads the head of
+// the response.
+func (t target) fetch(conn net.Conn, in *bufio.Reader, what string, who *Credentials) error {
 	if t.tls {
 		secure := tls.Client(through{conn, in}, &tls.Config{
 			ServerName:         t.host,
@@ -100,15 +108,19 @@ func (t target) fetch(conn net.Conn, in *bufio.Reader, what string) error {
 		}
 		conn, in = secure, bufio.NewReaderSize(secure, headLimit)
 	}
-	request := "GET " + what + " HTTP/1.1\r\nHost: " + t.authority() + "\r\nUser-Agent: reconciler\r\nAccept: */*\r\nConnection: close\r\n\r\n"
-	if _, err := io.WriteString(conn, request); err != nil {
+	if err := send(conn, "GET "+what+" HTTP/1.1\r\nHost: "+t.authority()+"\r\nAccept: */*\r\nConnection: close\r\n", who); err != nil {
 		return err
 	}
 	status, err := readHead(in)
-	if err == nil && (status < 200 || status > 399) {
-		err = fmt.Errorf("the url is answered with status %d; 200 to 399 is success", status)
+	switch {
+	case err != nil:
+		return err
+	case status == wantsCredentials && who != nil:
+		return errRefuses
+	case status < 200 || status > 399:
+		return fmt.Errorf("the url is answered with status %d; 200 to 399 is success", status)
 	}
-	return err
+	return nil
 }
 
 // through is a connection of which some bytes were read already.
@@ -120,26 +132,30 @@ type through struct {
 func (c through) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 // greetHTTP asks an HTTP proxy about itself alone (RFC 9110 9.3.7, and 7.6.2: Max-Forwards 0 lets nobody pass it on). That it answers at
-// all is its greeting: proxies refuse that request in many ways.
-func greetHTTP(conn net.Conn, in *bufio.Reader) error {
-	request := "OPTIONS * HTTP/1.1\r\nHost: " + conn.RemoteAddr().String() + "\r\nUser-Agent: reconciler\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n"
-	if _, err := io.WriteString(conn, request); err != nil {
+// all is its greeting: proxies refuse that request in many ways. One that is told who asks must not ask for that.
+func greetHTTP(conn net.Conn, in *bufio.Reader, who *Credentials) error {
+	if err := send(conn, "OPTIONS * HTTP/1.1\r\nHost: "+conn.RemoteAddr().String()+"\r\nMax-Forwards: 0\r\nConnection: close\r\n", who); err != nil {
 		return err
 	}
-	_, err := readStatus(in)
+	status, err := readStatus(in)
+	if err == nil && status == wantsCredentials && who != nil {
+		return errRefuses
+	}
 	return err
 }
 
 // connectHTTP asks an HTTP proxy for a way to a target (RFC 9110 9.3.6).
-func connectHTTP(conn net.Conn, in *bufio.Reader, to target) error {
-	if _, err := io.WriteString(conn, "CONNECT "+to.authority()+" HTTP/1.1\r\nHost: "+to.authority()+"\r\nUser-Agent: reconciler\r\n\r\n"); err != nil {
+func connectHTTP(conn net.Conn, in *bufio.Reader, to target, who *Credentials) error {
+	if err := send(conn, "CONNECT "+to.authority()+" HTTP/1.1\r\nHost: "+to.authority()+"\r\n", who); err != nil {
 		return err
 	}
 	status, err := readHead(in)
 	switch {
 	case err != nil:
 		return err
-	case status == 407:
+	case status == wantsCredentials && who != nil:
+		return errRefuses
+	case status == wantsCredentials:
 		return errNeedsCredentials
 	case status < 200 || status > 299:
 		return fmt.Errorf("the proxy answers CONNECT with status %d", status)
@@ -197,7 +213,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'}), nil
 }
 
-var errNeedsCredentials = errors.New("the proxy asks for credentials: probe it without `url`, or let it take loopback without them")
+var errNeedsCredentials = errors.New("the proxy asks for credentials: declare `basicAuth`, probe it without `url`, or let it take loopback without them")
 
 var errNoSOCKS = errors.New("the answer is no SOCKS5: is it another `appProtocol`?")
 
@@ -205,34 +221,47 @@ var errNoSOCKS = errors.New("the answer is no SOCKS5: is it another `appProtocol
 const (
 	socksVersion = 5
 	socksConnect = 1
+	socksOpen    = 0 // the method without credentials
+	socksLogin   = 2 // with a user name and a password (RFC 1929)
 	socksIPv4    = 1
 	socksName    = 3
 	socksIPv6    = 4
 	socksRefuses = 0xff
 )
 
-// greetSOCKS offers a SOCKS5 proxy to go on without credentials (RFC 1928 3) and reports whether it agrees. That it answers is its
-// greeting.
-func greetSOCKS(conn net.Conn, in *bufio.Reader) (agrees bool, err error) {
-	if _, err := conn.Write([]byte{socksVersion, 1, 0}); err != nil {
+// greetSOCKS offers a SOCKS5 proxy to go on without credentials, or with those that it is given and in no other way (RFC 1928 3), and
+// reports whether it agrees. That it answers is its greeting.
+func greetSOCKS(conn net.Conn, in *bufio.Reader, who *Credentials) (agrees bool, err error) {
+	method := byte(socksOpen)
+	if who != nil {
+		method = socksLogin
+	}
+	if _, err := conn.Write([]byte{socksVersion, 1, method}); err != nil {
 		return false, err
 	}
 	var reply [2]byte
 	if err := readAll(in, reply[:]); err != nil {
 		return false, err
 	}
-	if reply[0] != socksVersion || reply[1] != 0 && reply[1] != socksRefuses {
+	switch {
+	case reply[0] != socksVersion || reply[1] != method && reply[1] != socksRefuses:
 		return false, errNoSOCKS
+	case reply[1] == socksRefuses:
+		return false, nil
+	case who != nil:
+		return true, who.logIn(conn, in)
 	}
-	return reply[1] == 0, nil
+	return true, nil
 }
 
 // connectSOCKS asks a SOCKS5 proxy for a way to a target (RFC 1928 4 and 6). A name goes to the proxy as it is.
-func connectSOCKS(conn net.Conn, in *bufio.Reader, to target) error {
-	agrees, err := greetSOCKS(conn, in)
+func connectSOCKS(conn net.Conn, in *bufio.Reader, to target, who *Credentials) error {
+	agrees, err := greetSOCKS(conn, in, who)
 	switch {
 	case err != nil:
 		return err
+	case !agrees && who != nil:
+		return errTakesNone
 	case !agrees:
 		return errNeedsCredentials
 	}

@@ -218,26 +218,34 @@ func TestProxyToARealHost(t *testing.T) {
 }
 
 func FuzzProxy(f *testing.F) {
-	f.Add([]byte(agrees+way+"HTTP/1.1 204 No Content\r\n\r\n"), true, "http://far.example/")
-	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n\x16\x03\x01"), false, "https://far.example/")
-	f.Add([]byte("HTTP/1.1 400 \r\n"), false, "")
-	f.Fuzz(func(t *testing.T, data []byte, socks bool, url string) {
+	f.Add([]byte(agrees+way+"HTTP/1.1 204 No Content\r\n\r\n"), true, "http://far.example/", "")
+	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n\x16\x03\x01"), false, "https://far.example/", "")
+	f.Add([]byte("HTTP/1.1 400 \r\n"), false, "", "")
+	f.Add([]byte(wants+"\x01\x00"+way+"HTTP/1.1 204 No Content\r\n\r\n"), true, "http://far.example/", "secret")
+	f.Add([]byte(wants+"\x01"), true, "", "secret")
+	f.Add([]byte("HTTP/1.1 407 X\r\n\r\n"), false, "http://far.example/", "secret")
+	f.Fuzz(func(t *testing.T, data []byte, socks bool, url, password string) {
+		var who *Credentials
+		if password != "" {
+			who = &Credentials{"admin", []byte(password)}
+		}
 		app := spec.AppHTTP
 		if socks {
 			app = spec.AppSOCKS5
 		}
-		_ = viaProxy(&tape{in: bytes.NewReader(data)}, app, url) // it ends, and nothing panics
+		_ = ViaProxy(&tape{in: bytes.NewReader(data)}, app, url, who) // it ends, and nothing panics
 	})
 }
 
 // tape is a connection that plays what is on it and takes whatever is written.
 type tape struct {
 	net.Conn
-	in io.Reader
+	in  io.Reader
+	out bytes.Buffer
 }
 
 func (c *tape) Read(b []byte) (int, error)       { return c.in.Read(b) }
-func (c *tape) Write(b []byte) (int, error)      { return len(b), nil }
+func (c *tape) Write(b []byte) (int, error)      { return c.out.Write(b) }
 func (c *tape) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 func (c *tape) Close() error                     { return nil }
 func (c *tape) SetDeadline(time.Time) error      { return nil }

@@ -47,6 +47,7 @@ var mutants = []mutant{
 	{name: "I9 an order about another run is carried out", file: "keeper/core_stop.go", old: "s.rec == nil || s.rec.Run == nil || s.rec.Run.ID != runID {", new: "s.rec == nil || s.rec.Run == nil {"},
 	{name: "I9 a passed step is carried out", file: "keeper/core_stop.go", old: "\tcase index < last || stop.Killed != nil:\n", new: "\tcase index < 0:\n", suite: "keeper", test: "TestLadder$"},
 	{name: "EC-11 a run that ends is asked", file: "keeper/core_probe.go", old: "\tif err := s.checkAddressee(); err != nil {\n\t\treturn err\n\t}\n\tlaunch", new: "\tlaunch"},
+	{name: "EC-6 a proxy that asks for nothing is told the password", file: "observe/probe/proxy.go", old: "\tcase reply[0] != socksVersion || reply[1] != method && reply[1] != socksRefuses:", new: "\tcase reply[0] != socksVersion || reply[1] != method && reply[1] != socksOpen && reply[1] != socksRefuses:", suite: "observe/probe", test: "TestProxyThatWantsCredentials"},
 	{name: "EC-11 what the keeper could not ask is a failure", file: "reconcile/order.go", old: "\t\treturn probe.CannotRun(err)\n", new: "\t\treturn err\n", suite: "reconcile", test: "TestProbesThatTheKeeperCannotAsk"},
 	{name: "BP-6 orders before the keeper was heard", file: "reconcile/turn.go", old: "\tfacts, known := l.opts.Executor.Facts()\n", new: "\tfacts, known := l.opts.Executor.Facts()\n\tknown = true\n"},
 	{name: "UID a memory is not flushed", file: "state/table.go", old: "\treturn t.journal.sync(&t.writing)\n", new: "\treturn nil\n"},
