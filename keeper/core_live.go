@@ -43,13 +43,16 @@ func (c *Core) ApplyLive(o state.LiveOrder, g Guard) error {
 	if next.Launch.SpecHash() != run.SpecHash {
 		return refuse(CheckSpecHash, "the new spec of %s needs a new run", s.name)
 	}
-	hash := next.Launch.LiveHash()
-	if hash == run.LiveHash && next.Generation == run.Generation && next.Source == run.Source {
+	if !o.RestartOnly && len(state.ChangedFiles(run.Files, &next.Launch)) > 0 {
+		return refuse(CheckSpecHash, "the new files of %s need a new run", s.name)
+	}
+	hash, files := next.Launch.LiveHash(), next.Launch.FilesHash()
+	if hash == run.LiveHash && files == run.FilesHash && next.Generation == run.Generation && next.Source == run.Source {
 		return nil
 	}
 	literals := logLiterals(&run.Launch)
 	err := c.edit(s, func(r *state.Record) {
-		r.Run.Launch, r.Run.LiveHash, r.Run.Generation, r.Run.Source = next.Launch, hash, next.Generation, next.Source
+		r.Run.Launch, r.Run.LiveHash, r.Run.FilesHash, r.Run.Generation, r.Run.Source = next.Launch, hash, files, next.Generation, next.Source
 		if stop := r.Run.Stop; stop != nil && len(stop.Steps) == 0 && stop.Killed == nil {
 			stop.Ladder = next.Launch.Stop
 		}

@@ -173,6 +173,7 @@ func (c *Core) recordLaunching(s *scope, o *state.StartOrder, image Image) error
 		r.Run = &state.Run{
 			Number: number, ID: id, Phase: state.Launching, Cgroup: c.kernel.CgroupName(id),
 			Launch: o.Launch, SpecHash: o.Launch.SpecHash(), LiveHash: o.Launch.LiveHash(), Secrets: image.Prints(id),
+			FilesHash: o.Launch.FilesHash(), Files: state.GivenFiles(&o.Launch),
 			Generation: o.Generation, Source: o.Source, Cause: o.Cause, By: o.By, LaunchingAt: c.kernel.Now().Wall,
 		}
 	})
@@ -229,6 +230,9 @@ func (c *Core) hold(s *scope, host *Host, image Image) (Held, error) {
 		if err := c.kernel.MakeCgroup(place); err != nil {
 			return nil, err
 		}
+	}
+	if err := image.WriteFiles(); err != nil {
+		return nil, err
 	}
 	held, err := c.kernel.Hold(HoldRequest{Place: place, Launch: &s.rec.Run.Launch, Host: host, Image: image})
 	if err != nil {

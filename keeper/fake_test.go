@@ -122,6 +122,14 @@ type fakeImage struct {
 }
 
 func (i *fakeImage) Undo() { i.k.point() }
+
+func (i *fakeImage) WriteFiles() error {
+	if err := i.k.begin("WriteFiles"); err != nil {
+		return err
+	}
+	i.k.point()
+	return nil
+}
 func (i *fakeImage) Close() {
 	if !i.closed {
 		i.closed = true

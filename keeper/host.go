@@ -58,6 +58,18 @@ func (h *Host) Permit(l *spec.Launch) error {
 	if !d.Writable {
 		return refuse(CheckDirectory, "spec.directory.workspace: workspace %s is not writable on this host: choose one that is, or set workspaces[].writable in the host's configuration", d.Name)
 	}
+	for i, f := range l.Files {
+		if f.Workspace == "" {
+			continue
+		}
+		w, ok := h.Workspace(f.Workspace)
+		if !ok {
+			return refuse(CheckWorkspace, "spec.files[%d].workspace: this host opens no workspace %q; %s", i, f.Workspace, h.opened())
+		}
+		if !w.Writable {
+			return refuse(CheckDirectory, "spec.files[%d].workspace: workspace %s is not writable on this host: choose one that is, or set workspaces[].writable in the host's configuration", i, w.Name)
+		}
+	}
 	if l.User != "" && !slices.Contains(h.Users, l.User) {
 		return refuse(CheckUser, "spec.user: this host runs nothing as %q (Host, users)", l.User)
 	}

@@ -133,7 +133,12 @@ type HoldRequest struct {
 
 // Image is an executable, a user and a directory that were checked and are held, so that what was checked is what is used.
 type Image interface {
-	// Undo removes the directories that Vet made, as far as they are empty. It is called when the workload never ran.
+	// WriteFiles writes the files of the launch, one after the other, each in one step: into the directories that were checked,
+	// through no symlink, the user's. It is called once, with the run on record and nothing of it alive. An [ExecError] says which
+	// could not be written.
+	WriteFiles() error
+	// Undo removes the directories that Vet made, as far as they are empty, and the files that WriteFiles made where there were
+	// none. It is called when the workload never ran.
 	Undo()
 	// Prints are those of the secrets that the image holds, by the id of the run that it is for, sorted by Ref.
 	Prints(runID string) []state.SecretPrint

@@ -24,8 +24,10 @@ type linuxImage struct {
 	user *runUser
 	// notify is the socket on which the run may speak of itself.
 	notify string
-	args   words     // without the program's name
-	env    words     // all of it
+	args   words // without the program's name
+	env    words // all of it
+	files  []imageFile
+	wrote  []madeFile
 	made   []madeDir // directories that were made, outermost first
 	id     fileID    // of exec
 }
@@ -53,6 +55,9 @@ func (k *linux) Vet(l *spec.Launch, h *Host) (Image, error) {
 	if err == nil {
 		err = image.fill(l, h)
 	}
+	if err == nil {
+		err = image.openFiles(h)
+	}
 	if err != nil {
 		image.Undo()
 		image.Close()
@@ -67,12 +72,16 @@ func (i *linuxImage) fill(l *spec.Launch, h *Host) error {
 	if i.args, err = fillArguments(h, l.Args, "spec.actions.start.args"); err != nil {
 		return err
 	}
-	i.env, err = fillEnvironment(h, l, i.home, i.user.name, i.notify)
-	return err
+	if i.env, err = fillEnvironment(h, l, i.home, i.user.name, i.notify); err != nil {
+		return err
+	}
+	return i.fillFiles(l, h)
 }
 
 // Prints implements [Image].
-func (i *linuxImage) Prints(runID string) []state.SecretPrint { return prints(runID, i.args, i.env) }
+func (i *linuxImage) Prints(runID string) []state.SecretPrint {
+	return prints(runID, i.args, i.env, i.appliedContents())
+}
 
 // Prints implements [Kernel].
 func (k *linux) Prints(l *spec.Launch, h *Host, runID string) ([]state.SecretPrint, error) {
@@ -279,7 +288,7 @@ func (i *linuxImage) openDirectory(l *spec.Launch, h *Host) error {
 	const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	fd, err := openBeneath(root, l.Directory.Path, unix.O_PATH|unix.O_DIRECTORY, resolve)
 	if errors.Is(err, unix.ENOENT) {
-		fd, err = i.makeDirectory(root, l.Directory.Path)
+		fd, err = i.makeDirectory(root, l.Directory.Path, resolve)
 	} else {
 		err = errors.Join(err, unix.Close(root))
 	}
@@ -291,9 +300,8 @@ func (i *linuxImage) openDirectory(l *spec.Launch, h *Host) error {
 }
 
 // makeDirectory makes a directory and those above it, 0750 and the user's, beneath at, which is its own to close.
-func (i *linuxImage) makeDirectory(at int, rel string) (int, error) {
+func (i *linuxImage) makeDirectory(at int, rel string, resolve uint64) (int, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY
-	const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	names := strings.Split(path.Clean(rel), "/")
 	for _, name := range names {
 		next, err := -1, error(unix.ENOENT) // of the only one it is known
@@ -346,6 +354,7 @@ func (i *linuxImage) own(parent int, name string) (int, error) {
 
 // Undo implements [Image].
 func (i *linuxImage) Undo() {
+	i.undoFiles()
 	for n := len(i.made) - 1; n >= 0; n-- {
 		// One that is not empty any more is somebody's: it stays.
 		_ = unix.Unlinkat(i.made[n].parent, i.made[n].name, unix.AT_REMOVEDIR)
@@ -356,6 +365,7 @@ func (i *linuxImage) Undo() {
 func (i *linuxImage) Close() {
 	i.args.zero()
 	i.env.zero()
+	i.closeFiles()
 	for _, fd := range []int{i.exec, i.dir} {
 		if fd >= 0 {
 			_ = unix.Close(fd)

@@ -47,22 +47,24 @@ func (f *Facts) Programs() (ids []string) {
 
 // RunFacts is a run as recorded, and what the kernel says of it.
 type RunFacts struct {
-	Number      int64           `json:"number"`
-	ID          string          `json:"id"`
-	Phase       state.Phase     `json:"phase"`
-	SpecHash    string          `json:"specHash"`
-	LiveHash    string          `json:"liveHash"`
-	Generation  int64           `json:"generation"`
-	Source      state.Source    `json:"source"`
-	Cause       string          `json:"cause"`
-	By          string          `json:"by,omitempty"`
-	LaunchingAt time.Time       `json:"launchingAt"`
-	StartedAt   time.Time       `json:"startedAt,omitzero"`
-	ReadyAt     time.Time       `json:"readyAt,omitzero"`
-	LogSeenAt   time.Time       `json:"logSeenAt,omitzero"`
-	NotifiedAt  time.Time       `json:"notifiedAt,omitzero"`
-	Stop        *state.Stop     `json:"stop,omitempty"`
-	MainExit    *state.MainExit `json:"mainExit,omitempty"`
+	Number      int64             `json:"number"`
+	ID          string            `json:"id"`
+	Phase       state.Phase       `json:"phase"`
+	SpecHash    string            `json:"specHash"`
+	LiveHash    string            `json:"liveHash"`
+	FilesHash   string            `json:"filesHash,omitempty"`
+	Files       []state.GivenFile `json:"files,omitempty"`
+	Generation  int64             `json:"generation"`
+	Source      state.Source      `json:"source"`
+	Cause       string            `json:"cause"`
+	By          string            `json:"by,omitempty"`
+	LaunchingAt time.Time         `json:"launchingAt"`
+	StartedAt   time.Time         `json:"startedAt,omitzero"`
+	ReadyAt     time.Time         `json:"readyAt,omitzero"`
+	LogSeenAt   time.Time         `json:"logSeenAt,omitzero"`
+	NotifiedAt  time.Time         `json:"notifiedAt,omitzero"`
+	Stop        *state.Stop       `json:"stop,omitempty"`
+	MainExit    *state.MainExit   `json:"mainExit,omitempty"`
 	// Changed says that secrets are others now than those that the run was executed with; nil = none is known to be.
 	Changed *ChangedSecrets `json:"changedSecrets,omitempty"`
 

@@ -77,6 +77,7 @@ func (h *host) Start(_ context.Context, o state.StartOrder) error {
 		f.UID = o.UID
 		f.Run = &observe.RunFacts{
 			Number: number, ID: fmt.Sprintf("run-%d", h.runs), Phase: state.Started, SpecHash: o.Launch.SpecHash(), LiveHash: o.Launch.LiveHash(),
+			FilesHash: o.Launch.FilesHash(), Files: state.GivenFiles(&o.Launch),
 			Generation: o.Generation, Source: o.Source, Cause: o.Cause, By: o.By, LaunchingAt: h.wall, StartedAt: h.wall,
 			Ladder: o.Launch.Stop, Endpoints: o.Launch.Endpoints, Readiness: o.Launch.Readiness, Restart: o.Launch.Restart,
 			Liveness: o.Launch.Liveness, StartDeadlineSeconds: o.Launch.StartDeadlineSeconds, Players: o.Launch.Players,
@@ -140,7 +141,7 @@ func (h *host) ApplyLive(_ context.Context, o state.LiveOrder) error {
 			f.Run.LiveHash, f.Run.Restart = f.Run.LiveHash+" with another restart", o.Launch.Restart
 			return
 		}
-		f.Run.LiveHash, f.Run.Generation, f.Run.Source = o.Launch.LiveHash(), o.Generation, o.Source
+		f.Run.LiveHash, f.Run.FilesHash, f.Run.Generation, f.Run.Source = o.Launch.LiveHash(), o.Launch.FilesHash(), o.Generation, o.Source
 		f.Run.Ladder, f.Run.Endpoints, f.Run.Readiness, f.Run.Restart = o.Launch.Stop, o.Launch.Endpoints, o.Launch.Readiness, o.Launch.Restart
 		f.Run.Liveness, f.Run.StartDeadlineSeconds, f.Run.Players = o.Launch.Liveness, o.Launch.StartDeadlineSeconds, o.Launch.Players
 		f.Run.Commands = observe.CommandsOf(&o.Launch)

@@ -151,7 +151,7 @@ func (s *server) adopted() (uid string, generation int64) {
 		}
 		if f.Run.Generation >= generation {
 			uid, generation = f.UID, f.Run.Generation
-			if f.Run.SpecHash != s.res.specHash || f.Run.LiveHash != s.res.liveHash {
+			if f.Run.SpecHash != s.res.specHash || f.Run.LiveHash != s.res.liveHash || f.Run.FilesHash != s.res.filesHash {
 				generation++
 			}
 		}

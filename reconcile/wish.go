@@ -3,6 +3,7 @@ package reconcile
 import (
 	"slices"
 
+	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
 )
@@ -45,18 +46,25 @@ type good struct {
 	launch   *spec.Launch
 	specHash string
 	liveHash string
+	// filesHash is over what its files hold.
+	filesHash string
 }
 
-// same reports whether both resolve to the same: scope, restart-class and live-class fields are all that a launch has.
+// same reports whether both resolve to the same: scope, restart-class and live-class fields and files are all that a launch has.
 func (g *good) same(other *good) bool {
-	return g != nil && other != nil && g.launch.Scope == other.launch.Scope && g.specHash == other.specHash && g.liveHash == other.liveHash
+	return g != nil && other != nil && g.launch.Scope == other.launch.Scope && g.specHash == other.specHash && g.liveHash == other.liveHash && g.filesHash == other.filesHash
+}
+
+// renews reports whether a run has to be replaced for the launch: its restart-class fields are others, or a file that it was given is.
+func (g *good) renews(run *observe.RunFacts) bool {
+	return run.SpecHash != g.specHash || len(state.ChangedFiles(run.Files, g.launch)) > 0
 }
 
 func goodOf(l *spec.Launch) *good {
 	if l == nil {
 		return nil
 	}
-	return &good{launch: l, specHash: l.SpecHash(), liveHash: l.LiveHash()}
+	return &good{launch: l, specHash: l.SpecHash(), liveHash: l.LiveHash(), filesHash: l.FilesHash()}
 }
 
 // resolved is the newest manifest of a server put together with its profile.
@@ -189,15 +197,15 @@ func needOf(s *standing, w wish, l *lane) (n need, why, by string) {
 		return needRenew, WhyRestart, r.By
 	case s.present && s.newest == nil && !s.known:
 		return needRun, "", "" // its profile may be in a source that is not read yet: what it asks for is not known
-	case s.newest != nil && l.facts.Scope == s.newest.launch.Scope && run.SpecHash == s.newest.specHash && !s.newest.same(s.good):
+	case s.newest != nil && l.facts.Scope == s.newest.launch.Scope && !s.newest.renews(run) && !s.newest.same(s.good):
 		return needRun, "", ""
 	case !s.selected(l):
 		return needReplace, WhyProfileChanged, ""
-	case run.SpecHash != s.good.specHash:
+	case s.good.renews(run):
 		return needReplace, WhySpecChanged, ""
 	case run.Changed != nil:
 		return needReplace, WhySecretChanged, ""
-	case run.LiveHash != s.good.liveHash:
+	case run.LiveHash != s.good.liveHash, run.FilesHash != s.good.filesHash:
 		return needLive, "", ""
 	}
 	return needRun, "", ""

@@ -7,7 +7,7 @@ import (
 // Beside is the launch of a program that is run beside a launch's own: all is the same but what is executed.
 func (l *Launch) Beside(e *LaunchExec) *Launch {
 	beside := *l
-	beside.Workspace, beside.Executable, beside.Args = e.Workspace, e.Executable, e.Args
+	beside.Workspace, beside.Executable, beside.Args, beside.Files = e.Workspace, e.Executable, e.Args, nil
 	return &beside
 }
 

@@ -33,6 +33,10 @@ func (l *Launch) SpecHash() string {
 	h.always("directory.workspace", l.Directory.Workspace)
 	h.always("directory.path", l.Directory.Path)
 	h.text("user", l.User, "")
+	for _, f := range l.sortedFiles() {
+		h.always("file", f.Path)
+		h.text("file.workspace", f.Workspace, "")
+	}
 	if c := l.Console; c != nil && c.TTY != nil {
 		h.always("tty", "")
 		h.number("rows", c.TTY.Rows, defaultRows)
@@ -88,6 +92,12 @@ func (l *Launch) LiveHash() string {
 		h.always("dependsOn", d.Kind)
 		h.always("dependsOn.name", d.Name)
 		h.always("dependsOn.condition", d.Condition)
+	}
+	for _, f := range l.sortedFiles() {
+		if f.OnChange != ChangeApply {
+			h.always("file", f.Path)
+			h.always("file.onChange", f.OnChange)
+		}
 	}
 	return h.sum()
 }
@@ -193,6 +203,7 @@ func (l *Launch) Hash() string {
 	h := newHasher("launch")
 	h.always("spec", l.SpecHash())
 	h.always("live", l.LiveHash())
+	h.text("files", l.FilesHash(), "")
 	return h.sum()
 }
 

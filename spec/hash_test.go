@@ -11,7 +11,7 @@ import (
 func TestHashGolden(t *testing.T) {
 	var b strings.Builder
 	h := HostView{Workspaces: map[string]string{"usr": "/usr", "data": "/srv/data"}, InheritAny: true, Users: []string{"games"}}
-	for _, name := range []string{"minimal.yaml", "every-field.yaml", "exits.yaml", "console.yaml", "commands.yaml", "rails.yaml", "queries.yaml"} {
+	for _, name := range []string{"minimal.yaml", "every-field.yaml", "exits.yaml", "console.yaml", "commands.yaml", "rails.yaml", "queries.yaml", "files.yaml"} {
 		l, faults := resolveText(t, string(corpus(t, "good")[name]), h)
 		if len(faults) > 0 {
 			t.Fatal(faultLines(faults))
@@ -96,6 +96,8 @@ func TestHashChanges(t *testing.T) {
 		{"a window", "  env:", "  disruption: {windows: [{schedule: 0 4 * * *, durationSeconds: 60}]}\n  env:", false, true},
 		{"no dependencies", "spec: {profile: p}", "spec: {profile: p, dependsOn: []}", false, false},
 		{"a dependency", "spec: {profile: p}", "spec: {profile: p, dependsOn: [{name: b}]}", false, true},
+		{"no files", "  env:", "  files: []\n  env:", false, false},
+		{"a file", "  env:", "  files: [{path: a, content: a}]\n  env:", true, false},
 		{"maxUnavailable", "  env:", "  disruption: {maxUnavailable: 0}\n  env:", false, true},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -125,7 +127,7 @@ var otherValue = map[string]string{
 	"spec.actions.stop.steps[].signal.name": "SIGINT", "spec.actions.stop.steps[].signal.to": string(ToTree),
 	"spec.actions.stop.steps[].waitFor": string(WaitForDone), "spec.endpoints[].protocol": ProtocolUDP,
 	"spec.endpoints[].address": "127.0.0.1", "spec.endpoints[].appProtocol": "Mixed", "spec.restart.policy": RestartNever,
-	"spec.restart.exits[].action": string(ExitFail), "spec.disruption.onDeadline": DeadlineForce, "spec.disruption.windows[].timeZone": "Europe/Berlin", "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
+	"spec.restart.exits[].action": string(ExitFail), "spec.disruption.onDeadline": DeadlineForce, "spec.disruption.windows[].timeZone": "Europe/Berlin", "spec.files[].write": WriteIfMissing, "spec.files[].onChange": ChangeIgnore, "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
 }
 
 // likeFor makes of a launch one that differs in a field from what its setter makes, and in nothing else.
@@ -180,9 +182,15 @@ func TestHashFollowsTheClass(t *testing.T) {
 			value = "other"
 		}
 		set(&l, value, 2)
-		spec, live := l.SpecHash() != base.SpecHash(), l.LiveHash() != base.LiveHash()
-		if spec != (classes[row] == ClassRestart) || live != (classes[row] == ClassLive) {
-			t.Errorf("%s is of class %s; the spec hash changes: %v, the live hash: %v", row, classes[row], spec, live)
+		spec, live, files := l.SpecHash() != base.SpecHash(), l.LiveHash() != base.LiveHash(), l.FilesHash() != base.FilesHash()
+		if row == "spec.files[].path" || row == "spec.files[].write" { // what is at another path is another file; how one is written is for the next run
+			files = !files
+		}
+		if spec != (classes[row] == ClassRestart) || live != (classes[row] == ClassLive) || files != (classes[row] == ClassReload) {
+			t.Errorf("%s is of class %s; the spec hash changes: %v, the live hash: %v, that of the files: %v", row, classes[row], spec, live, files)
+		}
+		if print := l.Files[0].Print() != base.Files[0].Print(); print != (classes[row] == ClassReload) {
+			t.Errorf("%s is of class %s; the print of a file changes: %v", row, classes[row], print)
 		}
 	}
 }
@@ -193,6 +201,9 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		"spec.actions.start.args": func(l *Launch, turned bool) { l.Args = pair("a", "b", turned) },
 		"spec.env": func(l *Launch, turned bool) {
 			l.Env = pair(LaunchEnv{Name: "A"}, LaunchEnv{Name: "B", Inherit: true}, turned)
+		},
+		"spec.files": func(l *Launch, turned bool) {
+			l.Files = pair(LaunchFile{Path: "a", OnChange: ChangeIgnore}, LaunchFile{Path: "b", Content: "b", Workspace: "data"}, turned)
 		},
 		"spec.actions.stop.steps": func(l *Launch, turned bool) {
 			l.Stop = pair(StopStep{WaitFor: WaitForExit, WaitSeconds: 1}, StopStep{WaitFor: WaitForDone, WaitSeconds: 2}, turned)

@@ -16,6 +16,9 @@ type Launch struct {
 	Env        []LaunchEnv  `json:"env,omitempty"` // declared ones only; the keeper adds the base of API.md rule 9
 	Directory  LaunchFolder `json:"directory"`
 	User       string       `json:"user,omitempty"` // "" = who runs the keeper
+	// Files are written before the run is started. Their paths are of restart class, OnChange is live; what they hold is compared
+	// with what the run was given.
+	Files []LaunchFile `json:"files,omitempty"`
 
 	// Live class: a difference here applies to the run that is there.
 	Stop      []StopStep       `json:"stop"`              // never empty: the default is SIGTERM, 30 s

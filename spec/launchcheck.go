@@ -45,6 +45,7 @@ func (l *Launch) Validate() []Fault {
 	c.rules().restart(&policy, (*path)(nil).field("spec").field("restart"))
 	c.disruption(l)
 	c.dependencies(l)
+	c.files(l.Files)
 	return c.faults
 }
 

@@ -16,6 +16,7 @@ func goodLaunch() Launch {
 		Env:        []LaunchEnv{{Name: "A", Value: "a"}, {Name: "B", Inherit: true}},
 		Directory:  LaunchFolder{Workspace: "data", Path: "a"},
 		User:       "a",
+		Files:      []LaunchFile{{Path: "a", Workspace: "data", Content: "a" + MarkSecret("a/b"), Write: WriteEachStart, OnChange: ChangeApply}},
 		Stop:       []StopStep{{Signal: &SignalAction{Name: "SIGTERM", To: ToMain}, WaitFor: WaitForExit, WaitSeconds: 1}},
 		Endpoints:  []LaunchEndpoint{{Name: "a", Port: 1, Protocol: ProtocolTCP, Address: "::1", AppProtocol: "HTTP"}},
 		Readiness:  &LaunchProbe{Log: []string{"a"}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1},
@@ -109,6 +110,11 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 	"spec.directory.workspace":                 func(l *Launch, s string, _ int64) { l.Directory.Workspace = s },
 	"spec.directory.path":                      func(l *Launch, s string, _ int64) { l.Directory.Path = s },
 	"spec.user":                                func(l *Launch, s string, _ int64) { l.User = s },
+	"spec.files[].path":                        func(l *Launch, s string, _ int64) { l.Files[0].Path = s },
+	"spec.files[].workspace":                   func(l *Launch, s string, _ int64) { l.Files[0].Workspace = s },
+	"spec.files[].content":                     func(l *Launch, s string, _ int64) { l.Files[0].Content = s },
+	"spec.files[].write":                       func(l *Launch, s string, _ int64) { l.Files[0].Write = s },
+	"spec.files[].onChange":                    func(l *Launch, s string, _ int64) { l.Files[0].OnChange = s },
 	"spec.actions.stop.steps[].signal.name":    func(l *Launch, s string, _ int64) { l.Stop[0].Signal.Name = s },
 	"spec.actions.stop.steps[].signal.to":      func(l *Launch, s string, _ int64) { l.Stop[0].Signal.To = SignalTo(s) },
 	"spec.actions.stop.steps[].console.line":   func(l *Launch, s string, _ int64) { consoleStep(l).Line = s },
@@ -197,6 +203,7 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 // launchLists makes a launch's list as long as a fault wants it.
 var launchLists = map[string]func(l *Launch, n int){
 	"spec.actions.start.args":                   func(l *Launch, n int) { l.Args = make([]string, n) },
+	"spec.files":                                func(l *Launch, n int) { l.Files = make([]LaunchFile, n) },
 	"spec.env":                                  func(l *Launch, n int) { l.Env = make([]LaunchEnv, n) },
 	"spec.disruption.windows":                   func(l *Launch, n int) { l.Disruption.Windows = make([]LaunchWindow, n) },
 	"spec.dependsOn":                            func(l *Launch, n int) { l.DependsOn = make([]Dependency, n) },
@@ -231,7 +238,7 @@ var notInLaunch = []string{
 var emptyIsAbsent = map[string]bool{
 	"spec.actions.stop.steps[].console.expect": true, "spec.actions.commands[].console.expect": true, "spec.actions.commands[].parameters[].pattern": true, "spec.console.path": true,
 	"spec.console.endpoint": true, "spec.console.password": true, "spec.startDeadlineSeconds": true,
-	"spec.user": true, "spec.endpoints[].address": true,
+	"spec.user": true, "spec.files[].workspace": true, "spec.endpoints[].address": true,
 }
 
 // isBytes are the fields that a launch has decoded: any byte is good in them, and they are not shown.
@@ -325,6 +332,8 @@ func applyFault(t *testing.T, l *Launch, c ec3Case, set func(*Launch, string, in
 		switch c.row {
 		case "spec.env":
 			l.Env = []LaunchEnv{{Name: "A"}, {Name: "A"}}
+		case "spec.files":
+			l.Files = append(l.Files, l.Files[0])
 		case "spec.endpoints":
 			l.Endpoints = append(l.Endpoints, l.Endpoints[0])
 		case "spec.dependsOn":

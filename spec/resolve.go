@@ -60,6 +60,7 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.Commands = r.commands()
 	l.DependsOn = dependencies(s.Spec.DependsOn)
 	l.Disruption = disruption(&p.Spec)
+	l.Files = r.files()
 	if len(r.faults) == 0 {
 		// What the expanded references make of a field is judged like the field.
 		r.faults = l.Validate()

@@ -245,13 +245,13 @@ func consoleField() *member {
 }
 
 func filesField() *member {
-	l := level{ClassRestart, SinceReady}
+	l := level{ClassRestart, SinceLoop}
 	return l.field("files", listOf(fileRules(object(
-		l.field("path", text(1, 1024, ruleRelative), required),
+		l.field("path", text(1, 1024, ruleExecutable), required),
 		l.field("workspace", label(), defNote("the directory")),
 		l.field("content", text(0, 256<<10, ruleContent).expands().hidden().maySecret(secretsAlways), class(ClassReload)),
-		l.field("write", word("EachStart", "IfMissing"), defNote("EachStart, with `content`"), class(ClassInert)),
-		l.field("onChange", word("Apply", "Ignore"), def("Apply"), class(ClassLive)),
+		l.field("write", word(WriteEachStart, WriteIfMissing), defNote("EachStart, with `content`"), class(ClassInert)),
+		l.field("onChange", word(ChangeApply, ChangeIgnore), def(ChangeApply), class(ClassLive)),
 	)), 0, 32).keyed("path"))
 }
 

@@ -123,7 +123,10 @@ type Run struct {
 	Cgroup   string      `json:"cgroup,omitempty"` // below the cgroup2 mount; "" = none could be had
 	Launch   spec.Launch `json:"launch"`
 	SpecHash string      `json:"specHash"` // over the restart-class fields of Launch
-	LiveHash string      `json:"liveHash"` // over the rest
+	LiveHash string      `json:"liveHash"` // over the rest, but for what its files hold
+	// FilesHash is over what the files of Launch hold, "" without files; Files is what the run was given of them.
+	FilesHash string      `json:"filesHash,omitempty"`
+	Files     []GivenFile `json:"files,omitempty"`
 	// Secrets are prints of those that the workload was executed with, by Ref: they tell whether one is another since.
 	Secrets     []SecretPrint `json:"secrets,omitempty"`
 	Generation  int64         `json:"generation"` // of the Server, when its spec last governed this run

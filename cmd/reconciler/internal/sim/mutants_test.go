@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{name: "I6 a run is over with its main process", file: "keeper/core_settle.go", old: "\treturn tree.State != observe.TreePopulated\n", new: "\treturn true\n"},
 	{name: "I6 what the main process left does not count", file: "keeper/core_settle.go", old: "s.exit == nil && !c.treeGone(s) ||", new: "s.exit == nil && !c.treeGone(s) && s.rec.Run.Stop != nil ||"},
 	{name: "I7 what is not seen yet was removed", file: "reconcile/wish.go", old: "case !s.present && s.known && (s.mem != nil || s.atRest()):", new: "case !s.present && (s.mem != nil || s.atRest()):"},
-	{name: "I8 an equal spec is a change", file: "reconcile/wish.go", old: "\tcase run.SpecHash != s.good.specHash:", new: "\tcase run.SpecHash != s.good.specHash || run.Generation != s.mem.Generation:"},
+	{name: "I8 an equal spec is a change", file: "reconcile/wish.go", old: "\tcase s.good.renews(run):", new: "\tcase s.good.renews(run) || run.Generation != s.mem.Generation:"},
 	{name: "I8 an older manifest undoes a newer one", file: "reconcile/wish.go", old: "&& !s.newest.same(s.good):", new: "&& !s.newest.same(s.good) && s.closing:"},
 	{name: "I8 a secret that is as it was is another", file: "keeper/core_secrets.go", old: "if i >= 0 && now[i] != p && ", new: "if i >= 0 && "},
 	{name: "DC-1 a changed secret is not told", file: "keeper/core_secrets.go", old: "\tif s.changed != changed {\n", new: "\tif s.changed != changed && changed == nil {\n"},

@@ -19,8 +19,9 @@ type vault struct {
 // image is what a run is executed with: nil of a profile without secrets.
 type image struct{ secret *vault }
 
-func (image) Undo()  {}
-func (image) Close() {}
+func (image) WriteFiles() error { return nil }
+func (image) Undo()             {}
+func (image) Close()            {}
 
 func (i image) Prints(runID string) []state.SecretPrint {
 	if i.secret == nil {

@@ -91,9 +91,9 @@ func (p profileText) text(name string) string {
 	if p.log {
 		probe += "  readinessProbe: {log: {contains: [ready]}}\n"
 	}
-	secret, env := "", ""
-	if name == "p" {
-		secret, env = ", {name: s, type: Secret}", "  env: [{name: S, value: $(s)}]\n"
+	secret, env, args := "", "", "[$(v)]"
+	if name == "p" { // here a new v is a new file
+		secret, env, args = ", {name: s, type: Secret}", "  env: [{name: S, value: $(s)}]\n  files: [{path: v, content: $(v)}]\n", "[]"
 	}
 	return fmt.Sprintf(`apiVersion: reconciler.dev/v1alpha1
 kind: Profile
@@ -101,7 +101,7 @@ metadata: {name: %s}
 spec:
   parameters: [{name: v, type: Integer, default: 1}, {name: port, type: Integer}%s]
   actions:
-    start: {executable: bin/x, args: [$(v)]}
+    start: {executable: bin/x, args: %s}
     stop: {steps: %s}
     commands:
     - {name: backup, exec: {args: [backup]}, timeoutSeconds: 5}
@@ -113,7 +113,7 @@ spec:
   endpoints: [{name: rest, port: $(port)}]
   restart: {policy: %s, initialSeconds: %d, exits: %s}
   disruption: {maxUnavailable: %d}
-%s`, name, secret, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, env+probe)
+%s`, name, secret, args, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, env+probe)
 }
 
 func (s serverText) text(name string) string {

@@ -448,7 +448,7 @@ func (w *world) executed(p *proc) {
 		return // told by the kernel already, unless a power cut was in between
 	}
 	w.checkUID(r)
-	w.truth[p.run] = &life{scope: p.scope, spec: strings.Join(r.Run.Launch.Args, " "), secret: p.secret, since: w.kernel.uptime}
+	w.truth[p.run] = &life{scope: p.scope, spec: versionOf(&r.Run.Launch), secret: p.secret, since: w.kernel.uptime}
 	w.tell("    %s runs with %q", p.scope, w.truth[p.run].spec)
 }
 
@@ -460,7 +460,7 @@ func (w *world) ended(p *proc) {
 func tellOrder(o reconcile.Order) string {
 	switch {
 	case o.Start != nil:
-		return fmt.Sprintf("start %s with %q after run %d: %s", o.Start.Launch.Scope, strings.Join(o.Start.Launch.Args, " "), o.Start.After, o.Start.Cause)
+		return fmt.Sprintf("start %s with %q after run %d: %s", o.Start.Launch.Scope, versionOf(&o.Start.Launch), o.Start.After, o.Start.Cause)
 	case o.Stop != nil:
 		return fmt.Sprintf("stop %s: %s, %s", o.Stop.Scope, o.Stop.Reason, o.Stop.Why)
 	case o.Step != nil:
@@ -472,4 +472,12 @@ func tellOrder(o reconcile.Order) string {
 		return fmt.Sprintf("do %s in %s for run %q, recall %v: %s", o.Do.Command, o.Scope, o.Do.RunID, o.Do.Recall, o.Do.ID)
 	}
 	return fmt.Sprintf("%s %s", o.Kind(), o.Scope)
+}
+
+// versionOf is the v that a launch was made with.
+func versionOf(l *spec.Launch) string {
+	if f := l.File("v"); f != nil {
+		return f.Content
+	}
+	return strings.Join(l.Args, " ")
 }
