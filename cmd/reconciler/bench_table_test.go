@@ -20,6 +20,17 @@ type benchRow struct {
 	// The aim and the limit are of the measured value, or, in times, of its ratio to the bare one. 0 = none; noneAtAll = 0.
 	aim, limit float64
 	times      bool
+	// at is what the bare one takes where aim and limit, which are times, were set. Where it is dearer, so are they. 0 = they hold anywhere.
+	at float64
+}
+
+// bounds are aim and limit on this machine.
+func (r benchRow) bounds() (aim, limit float64) {
+	if r.at == 0 {
+		return r.aim, r.limit
+	}
+	slower := max(1, r.bare/r.at)
+	return r.aim * slower, r.limit * slower
 }
 
 // noneAtAll is the aim of what should not be there: anything below what can be seen.
@@ -34,19 +45,21 @@ func (r benchRow) value() float64 {
 }
 
 func (r benchRow) verdict() string {
+	aim, limit := r.bounds()
 	switch {
-	case r.limit > 0 && r.value() >= r.limit:
+	case limit > 0 && r.value() >= limit:
 		return "FAIL"
-	case r.aim > 0 && r.value() > r.aim:
+	case aim > 0 && r.value() > aim:
 		return "misses its aim"
-	case r.aim > 0 || r.limit > 0:
+	case aim > 0 || limit > 0:
 		return "ok"
 	}
 	return ""
 }
 
 func (r benchRow) cells() []string {
-	cells := []string{r.name, figure(r.measured) + " " + r.unit, "-", "-", r.bound(r.aim), r.bound(r.limit), r.verdict()}
+	aim, limit := r.bounds()
+	cells := []string{r.name, figure(r.measured) + " " + r.unit, "-", "-", r.bound(aim), r.bound(limit), r.verdict()}
 	if r.bare > 0 {
 		cells[2], cells[3] = figure(r.bare)+" "+r.unit, figure(r.measured/r.bare)+"x"
 	}
@@ -91,8 +104,12 @@ func printRows(t *testing.T, rows []benchRow) {
 	w.Flush()
 	t.Log("\n" + b.String())
 	for _, r := range rows {
+		aim, limit := r.bounds()
+		if aim != r.aim {
+			t.Logf("%s: the bare one takes %.1f times the %s %s of the machine that aim and limit are for (%s, %s), and so do they here", r.name, r.bare/r.at, figure(r.at), r.unit, r.bound(r.aim), r.bound(r.limit))
+		}
 		if r.verdict() == "FAIL" {
-			t.Errorf("%s: %s is over the limit of %s", r.name, figure(r.value()), r.bound(r.limit))
+			t.Errorf("%s: %s is over the limit of %s", r.name, figure(r.value()), r.bound(limit))
 		}
 	}
 }

@@ -2,6 +2,7 @@
 // children.
 //
 //	bare start WORKLOAD FIFO N          starts N workloads, and again each that ends; one more for each line it reads
+//	bare nothing                        ends at once
 //	bare log FILE WORKLOAD FIFO BYTES SIZE   starts one that writes, and copies what it writes to FILE
 package main
 
@@ -22,7 +23,10 @@ func main() {
 }
 
 func run(args []string) error {
-	if args[0] == "log" {
+	switch args[0] {
+	case "nothing":
+		return nil
+	case "log":
 		return copyLog(args[1], args[2], args[3], args[4:])
 	}
 	n, err := strconv.Atoi(args[3])
