@@ -30,12 +30,10 @@ lint:
 	$(GO) vet ./...
 	$(GO) vet -tags real,bench,mutants,chaos,crash ./...
 
-# Each fuzzer for FUZZTIME (1m, or 5000x for a number of inputs), one after the other. What a fuzzer finds stays in testdata/fuzz as a seed.
+# Each fuzzer for FUZZTIME (1m, or 5000x for a number of inputs), two at a time. What a fuzzer finds stays in testdata/fuzz as a seed.
 fuzz:
-	@set -e; for dir in $$(grep -rlE '^func Fuzz' --include=*_test.go . | xargs -n1 dirname | sort -u); do \
-	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | sed 's/^func //' | sort -u); do \
-	    echo "$$dir $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) ./$$dir; \
-	  done; done
+	@grep -rHoE '^func Fuzz[A-Za-z0-9_]+' --include=*_test.go . | sed -E 's|/[^/]*:func | |' | sort -u | \
+	  xargs -P 2 -L 1 sh -c 'echo "$$1: $$2"; exec $(GO) test -run "^$$" -parallel 1 -fuzz "^$$2\$$" -fuzztime $(FUZZTIME) "$$1"' fuzz
 
 # Time and memory: a benchmark beside each hot path, then the whole program at 1,000 scopes against a bare fork and exec.
 bench:
@@ -59,7 +57,7 @@ sim:
 	$(GO) test -count 1 -timeout $(PATIENCE) -run '^TestSimulation' ./cmd/reconciler/internal/sim -sim.steps 1000000
 
 mutants:
-	$(GO) test -tags mutants -count 1 -timeout 1h -v -run '^TestMutants' ./cmd/reconciler/internal/sim
+	$(GO) test -tags mutants -count 1 -parallel 2 -timeout 1h -v -run '^TestMutants' ./cmd/reconciler/internal/sim
 
 # A hundred servers through edits, holds, kills and stops of everything, for CHAOS_SECONDS (300) with CHAOS_SEED (a new one).
 chaos:

@@ -131,6 +131,7 @@ func TestMutants(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			t.Parallel() // each is one thread most of the time
 			dir := t.TempDir()
 			binary := filepath.Join(dir, "sim.test")
 			build := exec.Command("go", "test", "-c", "-o", binary, "-overlay", overlay(t, dir, root, m), m.dir())
