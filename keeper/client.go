@@ -387,6 +387,18 @@ func (c *Client) Past(ctx context.Context, server spec.Key) ([]*observe.Facts, e
 	return past, err
 }
 
+// Written is what was delivered to a server's console, with its text; of one that was removed, what is kept of it. A keeper of an older
+// version refuses it, for [CheckMessage].
+func (c *Client) Written(ctx context.Context, server spec.Key) ([]observe.Written, error) {
+	s, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	var all []observe.Written
+	err = s.ask(ctx, OpWritten, server, &all)
+	return all, err
+}
+
 // Ping returns when the keeper answers. When it does not before ctx ends, the error wraps [ErrUnresponsive].
 func (c *Client) Ping(ctx context.Context) error {
 	s, err := c.current()

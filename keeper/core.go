@@ -87,14 +87,16 @@ type scope struct {
 	// Deliveries that this core handed to its kernel and whose end is not on record, and who asks for it.
 	flying map[DeliveryRef]bool
 	askers map[string][]func(state.Delivery, Outcome)
-	typing *typing // who is at the live run's terminal; nil = nobody
+	unsaid map[DeliveryRef]string // lines for a terminal whose text goes on record with their end
+	typing *typing                // who is at the live run's terminal; nil = nobody
 	// What has come of them: written by events, which do not wait for whoever has the scope.
 	news    sync.Mutex
 	arrived []arrived
 
 	// What is shown of it, guarded by Core.mu.
-	entry *list.Element // of Core.recent
-	shown Place         // of the live run; the zero value without one
+	entry  *list.Element // of Core.recent
+	shown  Place         // of the live run; the zero value without one
+	record *state.Record // nil = none
 }
 
 // remains is what a run that is over may have left: its zombie, its folder, its cgroup.

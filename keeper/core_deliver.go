@@ -40,6 +40,7 @@ type Outcome struct {
 	Detail string // more about Reason, in words. It is public: no line, no path
 	Reply  string // the beginning of what the server answered, on a rail that carries answers, or the end of what a program wrote
 	Cut    bool   // the program wrote more
+	Mute   bool   // the run's terminal did not show the line: it was asked for a password
 }
 
 // arrived is an outcome that is not on record yet.
@@ -83,26 +84,13 @@ func (c *Core) Send(o state.SendOrder, g Guard, told func(state.Delivery, Outcom
 	}
 	run := s.rec.Run
 	d := state.Delivery{ID: o.ID, RunID: run.ID, Run: run.Number, Rail: run.Launch.Console.Input, By: o.By, At: c.kernel.Now().Wall}
-	if err := c.edit(s, func(r *state.Record) { journalDelivery(r, d) }); err != nil {
+	if err := c.journal(s, d, c.lineBefore(s, d, o.Line)...); err != nil {
 		return refuse(CheckRecord, "the line was not handed over: it has to be put on record first, and that cannot be done: %s", state.Cause(err))
 	}
 	c.await(s, d, told)
 	c.handOver(s, Delivery{Ref: DeliveryRef{RunID: run.ID, ID: o.ID}, Line: o.Line, Within: sendLimit, Patient: o.Patient})
 	c.publish(s)
 	return nil
-}
-
-// journalDelivery adds a delivery to those that are kept. One that is on its way is never the one that goes.
-func journalDelivery(r *state.Record, d state.Delivery) {
-	kept := append(slices.Clone(r.Deliveries), d)
-	for i := 0; len(kept) > state.DeliveryLimit && i < len(kept)-1; {
-		if kept[i].Result == "" {
-			i++
-			continue
-		}
-		kept = slices.Delete(kept, i, i+1)
-	}
-	r.Deliveries = kept
 }
 
 // checkSend refuses what must not be handed over (EN-3, EN-6). Nothing was changed by then.
@@ -153,13 +141,21 @@ func (s *scope) checkTurn(run *state.Run) error {
 
 // handOver gives a journaled line or request to the kernel. The caller holds the scope.
 func (c *Core) handOver(s *scope, d Delivery) {
-	if s.flying == nil {
-		s.flying = map[DeliveryRef]bool{}
-	}
-	s.flying[d.Ref] = true
+	s.fly(d.Ref)
 	launch := s.rec.Run.Launch
 	d.Launch, d.Host = &launch, c.Host()
+	if d.Ref.ID != "" && d.Line != "" && onTerminal(s.rec.Run) {
+		s.unsaid[d.Ref] = d.Line
+	}
 	c.kernel.Deliver(s.place(), d)
+}
+
+// fly notes that a delivery is on its way.
+func (s *scope) fly(ref DeliveryRef) {
+	if s.flying == nil {
+		s.flying, s.unsaid = map[DeliveryRef]bool{}, map[DeliveryRef]string{}
+	}
+	s.flying[ref] = true
 }
 
 // await has somebody told what became of a delivery.
@@ -193,6 +189,7 @@ func (c *Core) settleDeliveries(s *scope) {
 			return
 		}
 		delete(s.flying, a.ref)
+		delete(s.unsaid, a.ref)
 	}
 	for _, ref := range s.unknown() {
 		if err := c.settleDelivery(s, ref, Outcome{Result: state.Indeterminate}); err != nil {
@@ -239,6 +236,7 @@ func (c *Core) settleDelivery(s *scope, ref DeliveryRef, o Outcome) error {
 	err := c.edit(s, func(r *state.Record) {
 		r.Deliveries = slices.Clone(r.Deliveries)
 		*r.Delivery(ref.ID) = ended
+		r.Wrote(c.lineAfter(s, &ended, o)...)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record a delivery to %s: %w", s.name, err)

@@ -165,14 +165,16 @@ func (c *Core) doProgram(s *scope, d state.Delivery, launch *spec.Launch, comman
 	return nil
 }
 
-// journal writes that a command is about to be carried out. What the program before it has written goes.
-func (c *Core) journal(s *scope, d state.Delivery) error {
+// journal writes that a line is about to be handed over, with its text, or a command to be carried out. What the program before it has
+// written goes.
+func (c *Core) journal(s *scope, d state.Delivery, lines ...state.Written) error {
 	old := s.rec
 	if old == nil {
 		s.rec = &state.Record{Version: state.RecordVersion, Scope: s.name}
 	}
 	err := c.edit(s, func(r *state.Record) {
-		journalDelivery(r, d)
+		r.Journal(d)
+		r.Wrote(lines...)
 		if d.Program == nil {
 			return
 		}
@@ -213,7 +215,11 @@ func (c *Core) doDelivery(s *scope, d state.Delivery, action spec.LaunchAction, 
 	if err := s.checkTurn(s.rec.Run); err != nil {
 		return err
 	}
-	if err := c.journal(s, d); err != nil {
+	line := ""
+	if action.Console != nil {
+		line = action.Console.Line
+	}
+	if err := c.journal(s, d, c.lineBefore(s, d, line)...); err != nil {
 		return err
 	}
 	c.await(s, d, told)

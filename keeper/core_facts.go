@@ -88,6 +88,7 @@ func (c *Core) publish(s *scope) {
 	}
 	c.rev++
 	f.Rev = c.rev
+	s.record = s.rec
 	if s.entry != nil {
 		c.recent.Remove(s.entry)
 	}

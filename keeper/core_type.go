@@ -19,6 +19,9 @@ type typing struct {
 	bytes    int64
 	recorded bool
 	resized  bool
+	line     typedLine
+	lines    []typedLine // that have ended, and are not on record yet
+	earlier  int64       // more of them, which never come there
 }
 
 // Type types keys on the terminal of a run, and changes its size. It answers how many of the bytes the terminal took: fewer only where the run
@@ -61,8 +64,10 @@ func (c *Core) Type(o state.KeysOrder, g Guard) (taken int, err error) {
 	if err := c.recordTyping(s, o); err != nil {
 		return 0, err
 	}
+	shown := c.kernel.Echoes(s.place()) // before: a prompt for a password comes when the echo is off, and these keys may ask for one
 	taken, err = c.kernel.Type(s.place(), o.Keys)
 	s.typing.bytes += int64(taken)
+	c.noteKeys(s, o.Keys[:taken], shown)
 	if taken > 0 {
 		return taken, nil // what is wrong, if anything, is said of the rest
 	}
@@ -119,13 +124,10 @@ func (c *Core) recordTyping(s *scope, o state.KeysOrder) error {
 	}
 	run := s.rec.Run
 	d := state.Delivery{ID: o.ID, RunID: run.ID, Run: run.Number, Rail: run.Launch.Console.Input, By: o.By, At: c.kernel.Now().Wall, Keys: &state.Keys{}}
-	if err := c.edit(s, func(r *state.Record) { journalDelivery(r, d) }); err != nil {
+	if err := c.journal(s, d); err != nil {
 		return err
 	}
-	if s.flying == nil {
-		s.flying = map[DeliveryRef]bool{}
-	}
-	s.flying[s.typing.ref] = true
+	s.fly(s.typing.ref)
 	s.typing.recorded = true
 	c.publish(s)
 	return nil
@@ -152,9 +154,14 @@ func (c *Core) endTyping(s *scope) {
 	if t.bytes == 0 {
 		ended.Result = state.Undeliverable
 	}
+	if !t.line.empty() {
+		t.end(c.kernel.Now().Wall)
+	}
+	lines := c.typedOf(s, t)
 	err := c.edit(s, func(r *state.Record) {
 		r.Deliveries = slices.Clone(r.Deliveries)
 		r.Deliveries[i] = ended
+		r.Wrote(lines...)
 	})
 	if err != nil {
 		s.again = true

@@ -26,7 +26,8 @@ type fakeProcess struct {
 	lines    []string
 	typed    []byte // on its terminal
 	sizes    []spec.LaunchTTY
-	room     int // of its terminal, for what it does not read; 0 = it reads all
+	mute     bool // its terminal shows nothing that is typed
+	room     int  // of its terminal, for what it does not read; 0 = it reads all
 }
 
 // fakeHandle is a pidfd.

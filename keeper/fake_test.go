@@ -371,6 +371,7 @@ func (k *fakeKernel) Deliver(p keeper.Place, d keeper.Delivery) {
 		default:
 			o = keeper.Outcome{Result: state.Failed, Reason: "NotSeen"}
 		}
+		o.Mute = x.mute
 		if line == "exit" && x.kind == workTalks {
 			k.end(x, 0)
 		}
@@ -378,6 +379,20 @@ func (k *fakeKernel) Deliver(p keeper.Place, d keeper.Delivery) {
 	k.delivered = append(k.delivered, func(c *keeper.Core) { c.HandleDelivered(p.Scope, d.Ref, o) })
 	k.point()
 }
+
+// Redact knows each secret that the launch's environment names.
+func (k *fakeKernel) Redact(run *state.Run, _ *keeper.Host, text string) (string, error) {
+	secrets, err := k.read(&run.Launch)
+	if err == nil && !slices.Equal(fakePrints(secrets, run.ID), run.Secrets) {
+		err = errors.New("the secrets have changed")
+	}
+	for _, v := range secrets {
+		text = strings.ReplaceAll(text, v, "[secret]")
+	}
+	return text, err
+}
+
+func (k *fakeKernel) Echoes(p keeper.Place) bool { return !k.processes[p.Main.PID].mute }
 
 // Type has the run read what there is room for.
 func (k *fakeKernel) Type(p keeper.Place, keys []byte) (int, error) {

@@ -40,6 +40,10 @@ type Kernel interface {
 	// Ref. It fails where Vet would refuse for a secret's sake.
 	Prints(launch *spec.Launch, host *Host, runID string) ([]state.SecretPrint, error)
 
+	// Redact returns a text with every secret that the run's launch names replaced by "[secret]". It fails when these are not known: one
+	// cannot be read, or is another than the run was executed with.
+	Redact(run *state.Run, host *Host, text string) (string, error)
+
 	// CgroupName is the cgroup that a run of this id shall have, below the cgroup2 mount; "" = this host has none for us.
 	CgroupName(runID string) string
 	// MakeFolder makes the run's private folder and its three FIFOs, owned by the image's user; a program has one, and a run with a
@@ -85,6 +89,8 @@ type Kernel interface {
 	// Type types keys on the run's terminal and answers how many bytes it took; it never waits. Resize changes its size; redraw has the run
 	// told even when it is the size that it has. Both fail with [terminal.ErrGone] when nobody has the terminal open.
 	Type(Place, []byte) (int, error)
+	// Echoes reports whether the run's terminal shows what is typed. It does not where that cannot be told.
+	Echoes(Place) bool
 	Resize(p Place, size spec.LaunchTTY, redraw bool) error
 
 	// Collect starts reading what a program of this launch writes on its two outputs, and goes on with it after a crash. The end

@@ -101,7 +101,7 @@ const reasonBusy = "Busy"
 
 // outcomeFrom puts a rail's answer into the words of the record.
 func outcomeFrom(o console.Outcome) Outcome {
-	out := Outcome{Reason: string(o.Reason), Reply: o.Reply}
+	out := Outcome{Reason: string(o.Reason), Reply: o.Reply, Mute: o.Mute}
 	if o.Err != nil {
 		out.Detail = o.Err.Error()
 	}

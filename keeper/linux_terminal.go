@@ -186,6 +186,16 @@ func (k *linux) Type(p Place, keys []byte) (int, error) {
 	return n, err
 }
 
+// Echoes implements [Kernel].
+func (k *linux) Echoes(p Place) bool {
+	t := k.terminalOf(p)
+	if t == nil {
+		return false
+	}
+	mode, err := t.Mode()
+	return err == nil && mode == terminal.Echo
+}
+
 // Resize implements [Kernel].
 func (k *linux) Resize(p Place, size spec.LaunchTTY, redraw bool) error {
 	t := k.terminalOf(p)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"reconciler.dev/reconciler/keeper/secret"
 	"reconciler.dev/reconciler/keeper/stage"
 	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
@@ -91,6 +92,29 @@ func (k *linux) Prints(l *spec.Launch, h *Host, runID string) ([]state.SecretPri
 		return nil, err
 	}
 	return image.Prints(runID), nil
+}
+
+// Redact implements [Kernel].
+func (k *linux) Redact(run *state.Run, h *Host, text string) (string, error) {
+	var known []secret.Value
+	defer func() {
+		for _, v := range known {
+			v.Zero()
+		}
+	}()
+	for _, ref := range run.Launch.Secrets() {
+		v, err := h.Secrets().Read(ref)
+		if err != nil {
+			return "", err
+		}
+		known = append(known, v)
+		for _, p := range run.Secrets {
+			if p.Ref == ref && p.Print != v.Print(run.ID) {
+				return "", fmt.Errorf("secret %s is another than the run was executed with", ref)
+			}
+		}
+	}
+	return string(secret.RedactLine([]byte(text), known...)), nil
 }
 
 func (i *linuxImage) openExecutable(l *spec.Launch, h *Host) error {

@@ -144,7 +144,7 @@ func (k *keeper) open() error {
 	k.server = &server{
 		version: k.cfg.Version, layout: l, ownHost: k.cfg.Host != nil, bell: k.bell, written: k.pump.Flush, listen: k.pump.Tap,
 		starts: k.starts, others: make(chan struct{}, otherWorkers),
-		setHost: k.setHost, usage: k.usage, listening: k.listening, past: k.past, status: k.status, inside: k.inside, note: k.note, inbox: k.inbox, quit: k.quit, log: k.cfg.Log,
+		setHost: k.setHost, usage: k.usage, listening: k.listening, past: k.past, writtenTo: k.writtenTo, status: k.status, inside: k.inside, note: k.note, inbox: k.inbox, quit: k.quit, log: k.cfg.Log,
 		strangers: make(chan struct{}, maxStrangers), conns: map[*serverConn]struct{}{}, session: firstSession(k.kernel.Now()),
 	}
 	return nil
@@ -304,6 +304,22 @@ func (k *keeper) past(server spec.Key) ([]*observe.Facts, error) {
 		facts[i] = &observe.Facts{Scope: r.Scope, UID: r.UID, Exits: r.History}
 	}
 	return facts, nil
+}
+
+// writtenTo is what was delivered to a server's console; of one that was removed, what the archive has.
+func (k *keeper) writtenTo(server spec.Key) ([]observe.Written, error) {
+	if all := k.core.Written(server); len(all) > 0 {
+		return all, nil
+	}
+	records, err := k.store.Past(server)
+	if err != nil {
+		return nil, err
+	}
+	var all []observe.Written
+	for _, r := range records {
+		all = append(all, observe.WrittenOf(r)...)
+	}
+	return all, nil
 }
 
 // status fills in how the keeper itself is.

@@ -47,6 +47,7 @@ const (
 	OpPing      Op = "ping"     // answered at once; a keeper that does not know it refuses it, and has answered
 	OpTry       Op = "try"      // writes to the store's disk and takes that back; refused when it cannot
 	OpPast      Op = "past"     // the ends of a removed server's runs
+	OpWritten   Op = "written"  // what was delivered to a server's console, with its text
 	OpHost      Op = "host"     // what the reconciler says that the host allows has changed
 	OpShutdown  Op = "shutdown" // ends the keeper, when no run is live
 	OpSelf      Op = "self"     // which run the asker is part of

@@ -74,6 +74,31 @@ func (r *rig) remote(name, behaviour string, args ...string) spec.Launch {
 	return l
 }
 
+// EC-6: a secret that somebody sends by hand is on no disk, whether it is in the environment or a console's password; where it is another by
+// now than the server has, nothing of the line is.
+func TestSecretInALine(t *testing.T) {
+	r := newRig(t)
+	r.writeSecret("town/password", canary+"\n", 0o600)
+	l := r.launch("town", "run")
+	l.Env = []spec.LaunchEnv{{Name: "PASSWORD", Value: spec.MarkSecret("town/password")}}
+	l.Console = &spec.LaunchConsole{Input: spec.ConsoleMailbox} // nobody fetches what is in it, and nobody prints it
+	run := r.ready(l).Run
+	r.send(l, run, "a", "login "+canary+" now")
+	r.writeSecret("town/password", "another\n", 0o600)
+	r.send(l, run, "b", "login "+canary)
+	if got, want := r.written(l.Scope), []string{"me: login [secret] now", fmt.Sprintf("me: <%d bytes not shown>", len("login "+canary))}; !slices.Equal(got, want) {
+		t.Errorf("on record are %q, want %q", got, want)
+	}
+	r.writeSecret("town/password", canary+"\n", 0o600)
+	r.stop(l.Scope)
+	r.awaitOver(l.Scope)
+	eventually(t, "it is archived", func() bool { return r.client.Archive(t.Context(), state.ScopeOrder{Scope: l.Scope}) == nil })
+	if got := r.written(l.Scope); len(got) != 2 {
+		t.Errorf("of the removed server on record are %q", got)
+	}
+	r.noCanary()
+}
+
 // request is a line to the workload that speaks HTTP.
 func request(line string) *spec.HTTPAction {
 	return &spec.HTTPAction{Endpoint: "door", Scheme: spec.SchemeHTTP, Method: "POST", Path: "/say", Body: line, BasicAuth: &spec.HTTPBasicAuth{Username: "admin", Password: spec.MarkSecret("town/password")}}

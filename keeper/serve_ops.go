@@ -52,6 +52,12 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 			return nil, err
 		}
 		return c.srv.past(server)
+	case OpWritten:
+		var server spec.Key
+		if err := decodeBody(m, &server); err != nil {
+			return nil, err
+		}
+		return c.srv.writtenTo(server)
 	case OpStatus:
 		st := Status{Version: c.srv.version, Protocol: Protocol, OwnHost: c.srv.ownHost, Rev: c.srv.core.Rev()}
 		c.srv.status(&st)

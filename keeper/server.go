@@ -46,6 +46,7 @@ type server struct {
 	// listening tells who listens on the endpoints of those of the runs that live.
 	listening func(context.Context, []observe.RunName) ([]observe.RunListening, error)
 	past      func(spec.Key) ([]*observe.Facts, error)
+	writtenTo func(spec.Key) ([]observe.Written, error)
 	status    func(*Status)
 	inside    func(peer) (Place, bool) // the run that a process is part of
 	note      func(Place, Notice)      // hears what a run says of itself

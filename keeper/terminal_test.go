@@ -2,8 +2,10 @@ package keeper_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -214,6 +216,28 @@ func TestPasswordOnATerminal(t *testing.T) {
 			t.Errorf("the password is in the log:\n%s", b)
 		}
 	}
+	if got := r.written(l.Scope); !slices.Equal(got, []string{"me: password", "me: <18 bytes not shown>", "me: stop"}) {
+		t.Errorf("on record are %q", got)
+	}
+}
+
+// written is who has delivered what to a server, oldest first.
+func (r *rig) written(s spec.Scope) (all []string) {
+	r.t.Helper()
+	written, err := r.client.Written(r.t.Context(), s.ServerKey())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, w := range written {
+		for _, l := range w.Lines {
+			text := l.Text
+			if l.Hidden > 0 {
+				text += fmt.Sprintf("<%d bytes not shown>", l.Hidden)
+			}
+			all = append(all, w.Delivery.By+": "+text)
+		}
+	}
+	return all
 }
 
 // EC-7: every step of a custodian's start fails too; nothing is left, and the end says why.

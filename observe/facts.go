@@ -27,6 +27,24 @@ type Facts struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
+// Written is a delivery with its text, which facts do not have: it is for those alone who may read the server's log.
+type Written struct {
+	Scope    spec.Scope      `json:"scope"`
+	Delivery state.Delivery  `json:"delivery"`
+	Lines    []state.Written `json:"lines,omitempty"`
+}
+
+// WrittenOf is what a record has of deliveries to a console, oldest first.
+func WrittenOf(r *state.Record) []Written {
+	var all []Written
+	for _, d := range r.Deliveries {
+		if lines := r.WrittenOf(d.ID); len(lines) > 0 || d.Command == "" {
+			all = append(all, Written{Scope: r.Scope, Delivery: d, Lines: lines})
+		}
+	}
+	return all
+}
+
 // Programs are the ids of the programs whose end is not on record.
 func (f *Facts) Programs() (ids []string) {
 	for i := range f.Deliveries {

@@ -1,6 +1,10 @@
 package spec
 
-import "strings"
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
 
 // A launch holds no secret. Where one goes its text has a mark: NUL, the reference NAME/KEY, NUL. No text of a manifest can
 // hold NUL, so nothing else looks like a mark; and no argument, variable, header or line can carry NUL, so a mark that nobody
@@ -27,6 +31,38 @@ func CutSecrets(text string, literal, secret func(string)) bool {
 		inside = !inside
 	}
 	return inside
+}
+
+// Secrets are the references to secrets anywhere in a launch, each once, in the order of its fields.
+func (l *Launch) Secrets() (refs []string) {
+	eachText(reflect.ValueOf(l).Elem(), func(text string) {
+		CutSecrets(text, func(string) {}, func(ref string) {
+			if !slices.Contains(refs, ref) {
+				refs = append(refs, ref)
+			}
+		})
+	})
+	return refs
+}
+
+// eachText calls do for every text in a value of exported fields, slices and pointers; a launch has nothing else.
+func eachText(v reflect.Value, do func(string)) {
+	switch v.Kind() {
+	case reflect.String:
+		do(v.String())
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachText(v.Elem(), do)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachText(v.Field(i), do)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			eachText(v.Index(i), do)
+		}
+	}
 }
 
 // withoutSecrets makes of a launch's text one that its row can judge: every mark is one letter, what a mark names is judged

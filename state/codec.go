@@ -150,6 +150,9 @@ func (r *Record) check() error {
 			return err
 		}
 	}
+	if len(r.Written) > DeliveryLimit*WrittenLimit/WrittenCost {
+		return fmt.Errorf("written: %d lines, at most %d are kept", len(r.Written), DeliveryLimit*WrittenLimit/WrittenCost)
+	}
 	if r.Run == nil {
 		return nil
 	}

@@ -20,9 +20,11 @@ type Record struct {
 	Run   *Run       `json:"run,omitempty"`
 	// History holds how ended runs ended, oldest first, at most HistoryLimit. The last one is Run's when Run has ended.
 	History []Exit `json:"history,omitempty"`
-	// Deliveries are the last lines that people sent to a console of this scope, oldest first, at most DeliveryLimit, without
-	// their text. One that has no result is on its way, or was when we died.
+	// Deliveries are the last lines that people sent to a console of this scope and the last commands, oldest first, at most
+	// DeliveryLimit, without their text. One that has no result is on its way, or was when we died.
 	Deliveries []Delivery `json:"deliveries,omitempty"`
+	// Written is the text of the deliveries that went to a console, oldest first of each.
+	Written []Written `json:"written,omitempty"`
 	// Output is what the newest program has written, kept until the next one is journaled.
 	Output   *Output  `json:"output,omitempty"`
 	Counters Counters `json:"counters"`
@@ -60,7 +62,7 @@ type Delivery struct {
 	Keys    *Keys          `json:"keys,omitempty"`    // what somebody typed on the run's terminal; nil = a line or a command
 }
 
-// Keys is what an attachment typed, key by key, without the keys: they may be a password.
+// Keys is what an attachment typed, key by key, without the keys.
 type Keys struct {
 	Bytes int64     `json:"bytes,omitempty"`
 	Until time.Time `json:"until,omitzero"` // zero = it goes on, or nobody knows

@@ -164,7 +164,7 @@ func (c *cage) look() {
 		c.say(strings.Fields(line)...)
 	}
 	for _, line := range []string{"get server town -o yaml", "get profile game -o json", "logs town", "why open", "why lines", "describe server open", "history lines",
-		"get job show-1 -o yaml", "describe job tell-1", "get server arena -o yaml", "describe server arena", "logs arena"} {
+		"get job show-1 -o yaml", "describe job tell-1", "get server arena -o yaml", "describe server arena", "history arena", "logs arena"} {
 		c.say(strings.Fields(line)...)
 	}
 	m := address.FindStringSubmatch(c.run.out.String())
@@ -305,6 +305,7 @@ func TestCanaries(t *testing.T) {
 	c.says("reconciler do town tell --job tell-1", "the token is [secret]!")
 	c.says("reconciler get job show-1 -o yaml", "PASSWORD=[secret]")
 	c.says("reconciler send arena status", "handed over (RCON)")
+	c.says("reconciler history arena", "RCON   <none>    Sent     status")
 	c.search(control, password, token, next, open, rcon)
 }
 

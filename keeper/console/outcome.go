@@ -75,6 +75,8 @@ type Outcome struct {
 	Reply string
 	// Truncated says that there was more.
 	Truncated bool
+	// Mute says that a terminal did not show the line that was typed: the server, which reads whole lines, has asked for a password.
+	Mute bool
 	// Err says more about Reason; nil when Reason is empty. It never holds a password, an address or a part of the line.
 	Err error
 }

@@ -19,27 +19,39 @@ func Terminal(ctx context.Context, t *terminal.Terminal, line Line, output Outpu
 	if line.Expect != "" && strings.Contains(line.Text, line.Expect) {
 		return undeliverable(faulty(BadLine, "the line holds the text that is expected after it, and a terminal shows what is typed: expect a text of the server's own"))
 	}
-	return writeLine(ctx, typed{t}, line, output)
+	in := &typed{Terminal: t}
+	o := writeLine(ctx, in, line, output)
+	o.Mute = in.mute
+	return o
 }
 
 // typed is a terminal as an input.
-type typed struct{ *terminal.Terminal }
+type typed struct {
+	*terminal.Terminal
+	mute bool // what was written is not shown
+}
 
-func (t typed) Unread() (bool, error) {
+func (t *typed) Unread() (bool, error) {
 	unread, err := t.Terminal.Unread()
 	return unread, t.fault(err)
 }
 
 // Write types a line where nothing stands before it: somebody may have left without the end of theirs.
-func (t typed) Write(b []byte) (int, error) {
+func (t *typed) Write(b []byte) (int, error) {
 	if err := t.DropTyped(); err != nil {
 		return 0, t.fault(err)
 	}
+	// As it is now: a prompt comes when the echo is off, and it is this line that may ask for one.
+	mode, err := t.Mode()
+	if err != nil {
+		return 0, t.fault(err)
+	}
+	t.mute = mode == terminal.Mute
 	n, err := t.Terminal.Write(b)
 	return n, t.fault(err)
 }
 
-func (typed) fault(err error) error {
+func (*typed) fault(err error) error {
 	if errors.Is(err, terminal.ErrGone) {
 		return faulty(NotListening, "the server has closed its terminal")
 	}

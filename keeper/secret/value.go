@@ -86,6 +86,17 @@ func Redact(text []byte, secrets ...Value) []byte {
 	return text
 }
 
+// RedactLine is Redact for one line of what somebody has written line by line: of a secret of several lines each is looked for.
+func RedactLine(line []byte, secrets ...Value) []byte {
+	var parts []Value
+	for _, v := range secrets {
+		for part := range bytes.FieldsFuncSeq(v.Reveal(), func(r rune) bool { return r == '\n' || r == '\r' }) {
+			parts = append(parts, New(part)) // of the secret's own bytes, which are zeroed with it
+		}
+	}
+	return Redact(line, parts...)
+}
+
 // String implements [fmt.Stringer].
 func (Value) String() string { return redacted }
 

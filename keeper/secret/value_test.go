@@ -140,3 +140,13 @@ func TestPrint(t *testing.T) {
 	}
 	mustHide(t, "the print", v.Print("run"))
 }
+
+// Of a secret of several lines each is replaced where it was written line by line.
+func TestRedactLine(t *testing.T) {
+	v := secret.New([]byte("-----BEGIN\r\n" + canary + "\n\nend of it"))
+	for line, want := range map[string]string{canary: "[secret]", "x" + canary: "x[secret]", "-----BEGIN": "[secret]", "the end of it!": "the [secret]!", "free": "free", "": ""} {
+		if got := string(secret.RedactLine([]byte(line), v)); got != want {
+			t.Errorf("%q becomes %q", line, got)
+		}
+	}
+}

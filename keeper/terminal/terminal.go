@@ -231,6 +231,35 @@ func (t *Terminal) DropTyped() error {
 	return again(func() error { _, err := unix.Write(t.master, []byte{kill}); return err })
 }
 
+// Mode is what becomes of what is typed.
+type Mode uint8
+
+// The modes.
+const (
+	Echo Mode = iota // the terminal shows it
+	Mute             // it does not, and the run reads whole lines: a password is asked for (getpass(3))
+	Raw              // it does not, as the run reads keys, and shows what it likes
+)
+
+// Mode is the terminal's now.
+func (t *Terminal) Mode() (Mode, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.master < 0 || hungUp(t.master) {
+		return 0, ErrGone
+	}
+	mode, err := unix.IoctlGetTermios(t.master, unix.TCGETS) // of the run's side, on either
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("cannot look at a terminal: %w", err)
+	case mode.Lflag&unix.ECHO != 0:
+		return Echo, nil
+	case mode.Lflag&unix.ICANON != 0:
+		return Mute, nil
+	}
+	return Raw, nil
+}
+
 // Write writes input for the run and never blocks. Less than all is written only where the run has left thousands of bytes unread, then
 // the error is EAGAIN.
 func (t *Terminal) Write(b []byte) (done int, err error) {

@@ -10,6 +10,9 @@ import (
 
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api/apitest"
+	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/spec"
+	"reconciler.dev/reconciler/state"
 )
 
 const (
@@ -53,7 +56,11 @@ func TestPublicViewsHaveNoCanary(t *testing.T) {
 		if !public[i] || method != http.MethodGet {
 			continue
 		}
-		svc := &api.Service{Loop: apitest.NewLoop(apitest.Sample()), Host: &apitest.Host{}, UID: runner, Log: slog.New(slog.DiscardHandler)}
+		host := &apitest.Host{Lines: map[spec.Key][]observe.Written{}}
+		for _, v := range apitest.Sample().Servers {
+			host.Lines[v.Key] = []observe.Written{{Lines: []state.Written{{Text: apitest.Canary}}}}
+		}
+		svc := &api.Service{Loop: apitest.NewLoop(apitest.Sample()), Host: host, UID: runner, Log: slog.New(slog.DiscardHandler)}
 		w := httptest.NewRecorder()
 		svc.Control().ServeHTTP(w, api.FromUser(httptest.NewRequest(method, path, http.NoBody), stranger))
 		text, err := io.ReadAll(w.Body)

@@ -19,7 +19,35 @@ func (s *Service) getHistory(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return reply(w, historyOf(v))
+	h := historyOf(v)
+	if s.administers(peerOfRequest(r)) {
+		written, err := s.Host.Written(r.Context(), v.Key)
+		if err != nil {
+			s.Log.Debug("the keeper cannot be asked what was written", "error", err)
+			warn(w, "the keeper does not tell what was written to the console")
+		}
+		h.Console = consoleEntries(written)
+	}
+	return reply(w, h)
+}
+
+func consoleEntries(written []observe.Written) []ConsoleEntry {
+	entries := make([]ConsoleEntry, 0, len(written))
+	for i := range written {
+		d := &written[i].Delivery
+		e := ConsoleEntry{
+			At: d.At, By: d.By, Profile: written[i].Scope.Profile, Run: d.Run, Rail: d.Rail, Command: d.Command, Result: string(d.Result), Reason: d.Reason,
+		}
+		if d.Keys != nil {
+			e.Keys, e.Bytes, e.Until = true, d.Keys.Bytes, timeRef(d.Keys.Until)
+		}
+		for _, l := range written[i].Lines {
+			e.Lines = append(e.Lines, ConsoleLine{At: l.At, Text: l.Text, Hidden: l.Hidden, Earlier: l.Earlier})
+		}
+		entries = append(entries, e)
+	}
+	slices.SortStableFunc(entries, func(a, b ConsoleEntry) int { return a.At.Compare(b.At) })
+	return entries
 }
 
 // removed is what is kept of a server that is gone, nil when there is nothing or nobody tells.

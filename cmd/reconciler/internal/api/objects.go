@@ -172,6 +172,32 @@ type History struct {
 	Metadata ObjectMeta     `json:"metadata"`
 	Items    []HistoryEntry `json:"items"`
 	Current  *CurrentRun    `json:"current,omitempty"`
+	// Console is what was written to the server's console, oldest first: for administrators alone.
+	Console []ConsoleEntry `json:"console,omitempty"`
+}
+
+// ConsoleEntry is one delivery to a console: a line, a command's, or what somebody typed on the server's terminal.
+type ConsoleEntry struct {
+	At      time.Time     `json:"at"`
+	By      string        `json:"by,omitempty"`
+	Profile string        `json:"profile"`
+	Run     int64         `json:"run,omitempty"`
+	Rail    string        `json:"rail"`
+	Command string        `json:"command,omitempty"`
+	Result  string        `json:"result,omitempty"` // "" = it is on its way, or goes on
+	Reason  string        `json:"reason,omitempty"`
+	Keys    bool          `json:"keys,omitempty"`  // it was typed key by key
+	Bytes   int64         `json:"bytes,omitempty"` // of keys, when they have ended
+	Until   *time.Time    `json:"until,omitempty"` // of keys; absent = they go on, or nobody knows
+	Lines   []ConsoleLine `json:"lines,omitempty"` // as many as are kept
+}
+
+// ConsoleLine is a line that was written. Secrets that the server's spec names are "[secret]", control characters are shown as ^C.
+type ConsoleLine struct {
+	At      time.Time `json:"at"`
+	Text    string    `json:"text,omitempty"`
+	Hidden  int64     `json:"hidden,omitempty"`  // bytes that are not told: the terminal did not show them, or a secret could be in them
+	Earlier int64     `json:"earlier,omitempty"` // lines before it that are not kept
 }
 
 // CurrentRun is the run that has not ended.

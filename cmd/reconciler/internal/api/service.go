@@ -44,6 +44,8 @@ type Host interface {
 	Log(ctx context.Context, q LogQuery, w io.Writer) error
 	// Past is what is kept of the runs of a server that was removed, nil when there is nothing.
 	Past(ctx context.Context, k spec.Key) ([]*observe.Facts, error)
+	// Written is what was delivered to a server's console, oldest first for each of its profiles; of one that was removed, what is kept of it.
+	Written(ctx context.Context, k spec.Key) ([]observe.Written, error)
 	// Prune confirms the removals that are held, and says of which objects.
 	Prune(ctx context.Context) ([]spec.ObjectKey, error)
 	// Retire sets a server's records aside.

@@ -38,11 +38,11 @@ func newAttach(e *env) *cobra.Command {
 		Short: "Show a server's console, live, and write to it",
 		Long: `Shows what a server has written to stdout and stderr, beginning with the last lines, and goes on as 'logs -f' does: into later
 runs, and through restarts of the keeper and the reconciler, which it awaits for five minutes. Each line that is typed is handed over as by 'reconciler send': once, recorded
-with who and when. One that is not handed over is told with its reason, and the view goes on.
+with who and when ('history'). One that is not handed over is told with its reason, and the view goes on.
 
 From a terminal to a server that has one too (console.tty), the two are one: every key goes to the server as it is pressed, Ctrl-C too, every byte
 that it writes is shown as it comes, and the size of your window is its own. Ctrl-P Ctrl-Q detaches, and it ends with the run, the keeper or the
-reconciler. Who typed, when and how many bytes is recorded, not what. --lines has lines there as well.
+reconciler. What is typed is recorded, but for what the terminal does not show. --lines has lines there as well.
 
 One attachment writes at a time: the first, until it ends, then the next. The others look, and are told who writes. --view
 looks and reads no input. 'reconciler send' goes on beside it.

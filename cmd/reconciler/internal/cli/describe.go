@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +81,13 @@ func describeServer(ctx context.Context, e *env, p place, k spec.Key) error {
 	if err := c.Get(ctx, api.ListPath(api.Events, k.Namespace), url.Values{api.QueryName: {k.Name}}, &events); err != nil {
 		return err
 	}
-	return writeServer(e.stdout, s, events.Items, e.now())
+	var h api.History
+	if s.Status.Console != nil && s.Status.Console.Last != nil {
+		if err := c.Get(ctx, api.ObjectPath(api.Servers, k, "history"), nil, &h); err != nil {
+			return err
+		}
+	}
+	return writeServer(e.stdout, s, h.Console, events.Items, e.now())
 }
 
 // sheet writes "Name:  value" lines, the values below one another, as kubectl describe does.
@@ -110,7 +117,7 @@ func (s *sheet) write(w io.Writer) error {
 	return err
 }
 
-func writeServer(w io.Writer, s api.Server, events []api.Event, now time.Time) error {
+func writeServer(w io.Writer, s api.Server, written []api.ConsoleEntry, events []api.Event, now time.Time) error {
 	k, st, sum := s.Metadata.Key(), s.Status, s.Spec
 	var sh sheet
 	sh.add("Name", k.Name)
@@ -143,7 +150,7 @@ func writeServer(w io.Writer, s api.Server, events []api.Event, now time.Time) e
 	if p := st.Players; p != nil {
 		sh.add("Players", playersText(p)+", since "+age(now, &p.At)+" ago")
 	}
-	addConsole(&sh, st.Console, now)
+	addConsole(&sh, st.Console, written, now)
 	if st.Leftovers != "" {
 		sh.add("Leftovers", st.Leftovers)
 	}
@@ -175,7 +182,7 @@ func addMap(sh *sheet, name string, m map[string]string) {
 	}
 }
 
-func addConsole(sh *sheet, c *spec.ConsoleStatus, now time.Time) {
+func addConsole(sh *sheet, c *spec.ConsoleStatus, written []api.ConsoleEntry, now time.Time) {
 	if c == nil {
 		return
 	}
@@ -196,6 +203,16 @@ func addConsole(sh *sheet, c *spec.ConsoleStatus, now time.Time) {
 		default:
 			sh.add("  Last Line", result+to)
 		}
+		addWritten(sh, written, d.At)
+	}
+}
+
+// addWritten adds the newest line of the delivery of a moment, for those who are told.
+func addWritten(sh *sheet, written []api.ConsoleEntry, at time.Time) {
+	i := slices.IndexFunc(written, func(e api.ConsoleEntry) bool { return e.Command == "" && e.At.Equal(at) })
+	if i >= 0 && len(written[i].Lines) > 0 {
+		lines := written[i].Lines
+		sh.add("  Text", lineText(&lines[len(lines)-1]))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api/apitest"
+	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/observe/proc/proctest"
 	"reconciler.dev/reconciler/reconcile"
 	"reconciler.dev/reconciler/spec"
@@ -118,6 +119,7 @@ func TestGolden(t *testing.T) {
 			host := &apitest.Host{
 				Running: api.Versions{Reconciler: "v1.2.3", Keeper: "v1.2.3"},
 				Pruned:  []spec.ObjectKey{{Kind: spec.KindServer, Key: spec.Key{Namespace: "default", Name: "village"}}},
+				Lines:   map[spec.Key][]observe.Written{{Namespace: "default", Name: "town"}: sampleWritten()},
 				Receipt: api.Receipt{DeliveryStatus: spec.DeliveryStatus{Rail: "Stdin", Run: 4, Result: "Sent"}},
 				Found: []api.Check{
 					{Axis: api.AxisOwnership, Name: "runs", State: api.CheckOK, Required: true, Message: "1 of 1 proven"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func newHistory(e *env) *cobra.Command {
 	var form string
 	cmd := &cobra.Command{
 		Use:     "history NAME",
-		Short:   "List a server's runs and how each ended, oldest first",
+		Short:   "List a server's runs and how each ended, and what was written to its console, oldest first",
 		Example: "  reconciler history town",
 		Args:    exactly(1, "the name of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,12 +57,67 @@ func runHistory(ctx context.Context, e *env, p place, scope scopeFlags, name, fo
 	if err := json.Unmarshal(raw, &h); err != nil {
 		return fmt.Errorf("cannot read the answer: %w", err)
 	}
-	if len(h.Items) == 0 && h.Current == nil {
+	if len(h.Items) == 0 && h.Current == nil && len(h.Console) == 0 {
 		fmt.Fprintf(e.stderr, "%s has not run yet.\n", serverRef(k))
 		return nil
 	}
 	t := historyTable(h, out.form == "wide", e.now())
-	return t.print(e.stdout, true)
+	if err := t.print(e.stdout, true); err != nil || len(h.Console) == 0 {
+		return err
+	}
+	fmt.Fprintln(e.stdout)
+	return consoleTable(h.Console, e.now()).print(e.stdout, true)
+}
+
+// consoleTable has a row for each line that was written to a console, and for what was typed and never became one.
+func consoleTable(entries []api.ConsoleEntry, now time.Time) *table {
+	t := &table{header: []string{"WRITTEN", "RUN", "BY", "RAIL", "COMMAND", "RESULT", "TEXT"}}
+	for _, d := range entries {
+		row := func(at time.Time, text string) {
+			t.add(age(now, &at)+" ago", strconv.FormatInt(d.Run, 10), or(d.By, none), railText(&d), or(d.Command, none), deliveryText(&d), text)
+		}
+		if len(d.Lines) == 0 {
+			row(d.At, none)
+		}
+		for i := range d.Lines {
+			row(d.Lines[i].At, lineText(&d.Lines[i]))
+		}
+	}
+	return t
+}
+
+func railText(d *api.ConsoleEntry) string {
+	if d.Keys {
+		return d.Rail + " (keys)"
+	}
+	return d.Rail
+}
+
+func deliveryText(d *api.ConsoleEntry) string {
+	switch {
+	case d.Result == "" && d.Keys:
+		return "goes on"
+	case d.Result == "":
+		return "on its way"
+	case d.Reason != "":
+		return d.Result + " (" + d.Reason + ")"
+	}
+	return d.Result
+}
+
+// lineText is a line as far as it is told.
+func lineText(l *api.ConsoleLine) string {
+	var parts []string
+	if l.Earlier > 0 {
+		parts = append(parts, fmt.Sprintf("(%d before are not kept)", l.Earlier))
+	}
+	if l.Text != "" {
+		parts = append(parts, l.Text)
+	}
+	if l.Hidden > 0 {
+		parts = append(parts, fmt.Sprintf("(%d bytes not shown)", l.Hidden))
+	}
+	return strings.Join(parts, " ")
 }
 
 func historyTable(h api.History, wide bool, now time.Time) *table {

@@ -67,6 +67,13 @@ func (d *daemon) Past(ctx context.Context, k spec.Key) ([]*observe.Facts, error)
 	return d.client.Past(ctx, k)
 }
 
+// Written asks the keeper what was delivered to a server's console.
+func (d *daemon) Written(ctx context.Context, k spec.Key) ([]observe.Written, error) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	return d.client.Written(ctx, k)
+}
+
 // logPatience is how long a reader waits for a keeper that is being replaced: a moment, or seconds on a busy host.
 const logPatience = 15 * time.Second
 

@@ -193,6 +193,12 @@ func (k *kernel) Type(p keeper.Place, _ []byte) (int, error) {
 	return 0, nil
 }
 
+// Echoes is as Type.
+func (k *kernel) Echoes(p keeper.Place) bool {
+	k.w.failf("EN-3", "%s has no terminal to look at", p.Scope)
+	return false
+}
+
 // Resize is as Type.
 func (k *kernel) Resize(p keeper.Place, _ spec.LaunchTTY, _ bool) error {
 	k.w.failf("EN-3", "%s has no terminal whose size could change", p.Scope)

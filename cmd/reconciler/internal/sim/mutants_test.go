@@ -119,6 +119,11 @@ var mutants = []mutant{
 	{name: "EN-6 a command is carried out again after a reset", file: "reconcile/jobcommand.go", old: "\tif ordered.BootID != now.BootID {\n\t\treturn true\n\t}\n", new: "", suite: "reconcile", test: "TestAtMostOnce"},
 	{name: "EN-6 a command is carried out again that the journal has lost", file: "reconcile/jobcommand.go", old: "len(f.Deliveries) >= state.DeliveryLimit", new: "len(f.Deliveries) > state.DeliveryLimit", suite: "reconcile", test: "TestAtMostOnce"},
 	{name: "BP-12 a job changes with its file", file: "reconcile/jobask.go", old: "\t\tif !f.same {\n", new: "\t\tif !f.same && f.name == \"\" {\n", suite: "reconcile", test: "TestJobIsImmutable"},
+	{name: "EC-6 a secret that somebody writes is on record", file: "keeper/core_written.go", old: "text, err = c.kernel.Redact(run, c.Host(), line)", new: "text, err = line, nil", suite: "keeper", test: "TestLinesAreOnRecord"},
+	{name: "EC-6 what a terminal does not show is on record", file: "keeper/core_written.go", old: "case l.hidden || !shown ||", new: "case l.hidden ||", suite: "keeper", test: "TestTypedLines"},
+	{name: "EC-6 a password for a terminal is on record", file: "keeper/core_written.go", old: "\tcase o.Mute:\n", new: "\tcase o.Mute && len(line) == 0:\n", suite: "keeper", test: "TestLineForAPassword"},
+	{name: "EN-6 a line is handed over before its text is on record", file: "keeper/core_deliver.go", old: "c.journal(s, d, c.lineBefore(s, d, o.Line)...)", new: "c.journal(s, d)", suite: "keeper", test: "TestLinesAreOnRecord"},
+	{name: "EN-5 the text of deliveries grows for ever", file: "state/written.go", old: "\tfor size > WrittenLimit {\n", new: "\tfor size < 0 {\n", suite: "state", test: "TestWrittenIsBounded"},
 	{name: "I7 an incomplete scan removes", file: "spec/dir/state.go", old: "func (c cause) counts() bool { return c == complete ||", new: "func (c cause) counts() bool { return c.saw() || c == complete ||", suite: "spec/dir", test: "TestOnlyACompleteScanRemoves"},
 	{name: "I7 one scan is enough to remove", file: "spec/dir/removal.go", old: "\t\tif rested && scan.start.Sub(since) >= confirmGap {\n", new: "\t\tif rested || scan.start.Sub(since) >= confirmGap {\n", suite: "spec/dir", test: "TestRemovalNeedsTwoScans|TestDeletionIsJudgedAtRest"},
 }

@@ -153,6 +153,7 @@ type Host struct {
 	ShutdownErr error
 	Calls       []string
 	Gone        map[spec.Key][]*observe.Facts // what is kept of removed servers
+	Lines       map[spec.Key][]observe.Written
 }
 
 // Keeper tells Late, if that is something, and answers KeeperErr.
@@ -161,6 +162,11 @@ func (h *Host) Keeper(_ context.Context, late func(string)) error {
 		late(h.Late)
 	}
 	return h.KeeperErr
+}
+
+// Written answers Lines.
+func (h *Host) Written(_ context.Context, k spec.Key) ([]observe.Written, error) {
+	return h.Lines[k], nil
 }
 
 // Past answers Gone.
