@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,17 +144,15 @@ func unseen(e *spec.LaunchEndpoint) error {
 // own. A stranger can have the port because the server lost it, or has not opened it yet.
 func (k *linux) vet(ctx context.Context, p Place, e *spec.LaunchEndpoint) func(local, remote netip.AddrPort) error {
 	return func(local, remote netip.AddrPort) error {
-		sockets, err := proc.Receivers(strings.ToLower(e.Protocol), local, remote)
-		if err == nil && len(sockets) == 0 {
-			return console.ErrNobody
-		}
-		var own bool
-		if err == nil {
-			own, err = k.holdsSockets(ctx, p, sockets)
-		}
+		own, err := ownReceivers(
+			func() ([]uint64, error) { return proc.Receivers(strings.ToLower(e.Protocol), local, remote) },
+			func(sockets []uint64) (bool, error) { return k.holdsSockets(ctx, p, sockets) },
+		)
 		switch {
 		case err == nil && own:
 			return nil
+		case errors.Is(err, console.ErrNobody), errors.Is(err, console.ErrEnded):
+			return err
 		case err == nil:
 			return fmt.Errorf("another process than the server's own listens on endpoint %s: nothing was sent; end it, or see why the server is not there", e.Name)
 		case errors.Is(err, proc.ErrUnseen):
@@ -162,6 +161,33 @@ func (k *linux) vet(ctx context.Context, p Place, e *spec.LaunchEndpoint) func(l
 		k.log.Warn("it cannot be told who listens on an endpoint", "scope", p.Scope.String(), "run", p.Number, "endpoint", e.Name, "error", err)
 		return fmt.Errorf("%w: endpoint %s: see the keeper's log", console.ErrUntold, e.Name)
 	}
+}
+
+// receiverLooks bounds how often receivers that change are looked at.
+const receiverLooks = 5
+
+// ownReceivers reports whether all who may get what is sent are a run's own. One that is closed between the look at the sockets and that at
+// who has them seems to be a stranger's: whoever is none is looked for again.
+func ownReceivers(receivers func() ([]uint64, error), hold func([]uint64) (bool, error)) (bool, error) {
+	var strange []uint64
+	for range receiverLooks {
+		sockets, err := receivers()
+		switch {
+		case errors.Is(err, proc.ErrEnded):
+			return false, console.ErrEnded
+		case err != nil:
+			return false, err
+		case len(sockets) == 0:
+			return false, console.ErrNobody
+		case slices.Equal(sockets, strange):
+			return false, nil
+		}
+		if own, err := hold(sockets); own || err != nil {
+			return own, err
+		}
+		strange = sockets
+	}
+	return false, errors.New("who listens changes all the time")
 }
 
 // holdsSockets reports whether processes of a run hold all of the sockets.

@@ -192,6 +192,9 @@ func TestRailFaults(t *testing.T) {
 			if got.Result != c.result || got.Reason != c.reason && (c.reason != "" || c.result == state.Sent) || len(got.Reply) > 4096 {
 				t.Errorf("the receipt is %+v", got)
 			}
+			if c.mode == "lockout" && got.Reason != "Closed" && got.Reason != "Rejected" {
+				t.Errorf("who ends every connection is said to be %q: %s", got.Reason, got.Detail)
+			}
 			if (got.Reason == "") != (got.Detail == "") {
 				t.Errorf("reason %q and detail %q do not go together", got.Reason, got.Detail)
 			}

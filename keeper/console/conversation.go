@@ -32,12 +32,15 @@ type Peer struct {
 	// Address is where it listens. An unspecified address means the loopback of its family.
 	Address netip.AddrPort
 	// Vet, if any, looks at the connection before the first byte goes out, and refuses one that does not lead to the
-	// server's own processes: [Stranger], or what [ErrNobody] and [ErrUntold] stand for. Its error may hold no address.
+	// server's own processes: [Stranger], or what [ErrNobody], [ErrEnded] and [ErrUntold] stand for. Its error may hold no address.
 	Vet func(local, remote netip.AddrPort) error
 }
 
 // ErrNobody is how [Peer.Vet] says that a connection leads to nobody: a socket of UDP is connected all the same.
 var ErrNobody = errors.New("nobody listens there: see whether the server is up")
+
+// ErrEnded is how [Peer.Vet] says that the peer has ended the connection already.
+var ErrEnded = errors.New("the server ended the connection at once: see whether it takes no more of them, or none for now")
 
 // ErrUntold is wrapped by an error of [Peer.Vet] that says that it cannot be told where a connection leads.
 var ErrUntold = errors.New("who listens there cannot be told")
@@ -119,6 +122,8 @@ func (p Peer) vet(conn net.Conn) error {
 		return nil
 	case errors.Is(err, ErrNobody):
 		return &fault{NotListening, err}
+	case errors.Is(err, ErrEnded):
+		return &fault{Closed, err}
 	case errors.Is(err, ErrUntold):
 		return &fault{Unverified, err}
 	}

@@ -151,6 +151,12 @@ func play() {
 			}
 			kept = append(kept, c)
 			answer("accepted")
+		case "hangup": // of what was accepted last
+			if err := kept[len(kept)-1].(net.Conn).Close(); err != nil {
+				answer("error %v", err)
+				continue
+			}
+			answer("hung up")
 		case "bind":
 			c, err := net.ListenPacket("udp", rest)
 			if err != nil {

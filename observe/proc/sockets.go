@@ -21,7 +21,8 @@ import (
 // nobody else gets it. Over UDP it is every socket that is bound to remote or to its port on every address, as programs may
 // share a port and the kernel does not tell which of them it prefers.
 //
-// There is none when nobody listens, or remote is not of this host. Source of the format: proc(5), and Linux
+// There is none when nobody listens, or remote is not of this host. It fails with [ErrEnded] when the other end of a connection over TCP
+// has ended it. Source of the format: proc(5), and Linux
 // net/ipv4/tcp_ipv4.c get_tcp4_sock.
 func Receivers(network string, local, remote netip.AddrPort) ([]uint64, error) {
 	local, remote = plain(local), plain(remote)
@@ -42,8 +43,11 @@ func Receivers(network string, local, remote netip.AddrPort) ([]uint64, error) {
 			if s.local != remote || s.remote != local {
 				continue
 			}
-			if s.inode != 0 {
+			switch {
+			case s.inode != 0:
 				return []uint64{s.inode}, nil
+			case s.state != tcpEstablished && s.state != tcpSynRecv:
+				return nil, ErrEnded // its program has closed it
 			}
 			return listeners(table, remote.Addr()), nil // it waits with a listener of this table
 		}
@@ -71,14 +75,21 @@ func listeners(table []socket, at netip.Addr) (inodes []uint64) {
 	return inodes
 }
 
-// tcpListen is TCP_LISTEN of Linux include/net/tcp_states.h.
-const tcpListen = 0x0A
+// ErrEnded says that nobody has the other end of a connection any more.
+var ErrEnded = errors.New("the other end has ended the connection")
+
+// States of Linux include/net/tcp_states.h.
+const (
+	tcpEstablished = 0x01
+	tcpSynRecv     = 0x03
+	tcpListen      = 0x0A
+)
 
 // socket is a row of a socket table.
 type socket struct {
 	local, remote netip.AddrPort // an IPv4 address as such, in the table of IPv6 too
 	state         uint8
-	inode         uint64 // 0: no program has it, as it was not accepted yet
+	inode         uint64 // 0: no program has it, as it was not accepted yet or is closed
 }
 
 func (s socket) receives(at netip.Addr) bool {

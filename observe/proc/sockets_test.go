@@ -166,6 +166,13 @@ func TestReceivers(t *testing.T) {
 			if err != nil || len(taken) != 1 || taken[0] == waits[0] || !whoHolds(t, taken, server) || whoHolds(t, taken, other) {
 				t.Errorf("once accepted: sockets %v, %v", taken, err)
 			}
+			// What its program has closed is nobody's, not the listener's.
+			if got := server.ask("hangup"); got != "hung up" {
+				t.Fatal(got)
+			}
+			if taken, err := Receivers("tcp", netip.MustParseAddrPort(c.LocalAddr().String()), netip.MustParseAddrPort(c.RemoteAddr().String())); !errors.Is(err, ErrEnded) {
+				t.Errorf("once closed: sockets %v, %v", taken, err)
+			}
 		})
 	}
 	t.Run("udp", func(t *testing.T) {

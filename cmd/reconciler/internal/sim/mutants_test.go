@@ -124,6 +124,7 @@ var mutants = []mutant{
 	{name: "EC-6 a password for a terminal is on record", file: "keeper/core_written.go", old: "\tcase o.Mute:\n", new: "\tcase o.Mute && len(line) == 0:\n", suite: "keeper", test: "TestLineForAPassword"},
 	{name: "EN-6 a line is handed over before its text is on record", file: "keeper/core_deliver.go", old: "c.journal(s, d, c.lineBefore(s, d, o.Line)...)", new: "c.journal(s, d)", suite: "keeper", test: "TestLinesAreOnRecord"},
 	{name: "EN-5 the text of deliveries grows for ever", file: "state/written.go", old: "\tfor size > WrittenLimit {\n", new: "\tfor size < 0 {\n", suite: "state", test: "TestWrittenIsBounded"},
+	{name: "EC-11 who has gone meanwhile is a stranger", file: "keeper/linux_rails.go", old: "\t\tcase slices.Equal(sockets, strange):\n", new: "\t\tcase slices.Equal(strange, strange):\n", suite: "keeper", test: "TestOwnReceivers"},
 	{name: "I7 an incomplete scan removes", file: "spec/dir/state.go", old: "func (c cause) counts() bool { return c == complete ||", new: "func (c cause) counts() bool { return c.saw() || c == complete ||", suite: "spec/dir", test: "TestOnlyACompleteScanRemoves"},
 	{name: "I7 one scan is enough to remove", file: "spec/dir/removal.go", old: "\t\tif rested && scan.start.Sub(since) >= confirmGap {\n", new: "\t\tif rested || scan.start.Sub(since) >= confirmGap {\n", suite: "spec/dir", test: "TestRemovalNeedsTwoScans|TestDeletionIsJudgedAtRest"},
 }
