@@ -13,11 +13,12 @@ func TestSecretsOfALaunch(t *testing.T) {
 		Env:      []LaunchEnv{{Name: "A", Value: mark("a/env") + mark("a/args")}},
 		Stop:     []StopStep{{HTTP: &HTTPAction{BasicAuth: &HTTPBasicAuth{Password: mark("a/auth")}}}, {Exec: &LaunchExec{Args: []string{mark("a/step")}}}},
 		Console:  &LaunchConsole{Password: mark("a/console")},
+		Files:    []LaunchFile{{Path: "x", Content: "password=" + mark("a/file")}},
 		Players:  &LaunchPlayers{HTTP: &HTTPAction{Headers: []HTTPHeader{{Name: "X", Value: mark("a/players")}}}},
 		Commands: []LaunchCommand{{LaunchAction: LaunchAction{HTTP: &HTTPAction{Headers: []HTTPHeader{{Name: "X", Value: mark("a/command")}}}}}},
 		Liveness: &LaunchProbe{HTTP: &HTTPAction{Headers: []HTTPHeader{{Name: "X", Value: mark("a/probe")}}}},
 	}
-	want := []string{"a/args", "a/auth", "a/command", "a/console", "a/env", "a/players", "a/probe", "a/step"}
+	want := []string{"a/args", "a/auth", "a/command", "a/console", "a/env", "a/file", "a/players", "a/probe", "a/step"}
 	got := slices.Sorted(slices.Values(l.Secrets()))
 	if !slices.Equal(got, want) {
 		t.Errorf("found are %q, want %q", got, want)
