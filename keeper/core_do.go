@@ -46,6 +46,9 @@ func (c *Core) do(s *scope, o state.DoOrder, g Guard, told func(state.Delivery, 
 		told(d, Outcome{Result: d.Result})
 		return nil
 	}
+	if o.Check {
+		return c.doCheck(s, o, g, told)
+	}
 	if o.RunID == "" {
 		return c.doAtRest(s, o, g, told)
 	}
@@ -68,7 +71,7 @@ func (c *Core) do(s *scope, o state.DoOrder, g Guard, told func(state.Delivery, 
 	}
 	switch {
 	case action.Exec != nil:
-		return c.doProgram(s, d, run.Launch.Beside(action.Exec), command, g, told)
+		return c.doProgram(s, d, run.Launch.Beside(action.Exec), programOf(command), g, told)
 	case action.Signal != nil:
 		return c.doSignal(s, d, action.Signal, told)
 	}
@@ -110,7 +113,7 @@ func (c *Core) doAtRest(s *scope, o state.DoOrder, g Guard, told func(state.Deli
 	}
 	defer c.unclaim(s.name)
 	d := state.Delivery{ID: o.ID, Command: o.Command, Rail: state.RailExec, By: o.By, At: c.kernel.Now().Wall}
-	return c.doProgram(s, d, o.Launch.Beside(action.Exec), command, g, told)
+	return c.doProgram(s, d, o.Launch.Beside(action.Exec), programOf(command), g, told)
 }
 
 // checkCommand finds what a command does, or refuses it.
@@ -136,15 +139,59 @@ func (s *scope) checkCommand(launch *spec.Launch, o *state.DoOrder) (*spec.Launc
 	return command, action, nil
 }
 
+// doCheck runs the check of a launch that is not used yet. It changes nothing of the scope's run, and nothing has to be at rest for it.
+func (c *Core) doCheck(s *scope, o state.DoOrder, g Guard, told func(state.Delivery, Outcome)) error {
+	switch {
+	case o.Launch == nil:
+		return refuse(CheckMessage, "a check needs the spec that is to be checked")
+	case o.Launch.Scope != o.Scope:
+		return refuse(CheckMessage, "the spec is that of %s", o.Launch.Scope)
+	case o.RunID == "" && s.live() != nil:
+		return refuse(CheckLive, "%s has a live run: the check is run beside it", s.name)
+	}
+	if faults := o.Launch.Validate(); len(faults) > 0 {
+		return refuseFaults(faults)
+	}
+	check := o.Launch.Check
+	if check == nil {
+		return refuse(CheckCommand, "the spec of %s declares no check", s.name)
+	}
+	d := state.Delivery{ID: o.ID, Command: state.CheckCommand, Rail: state.RailExec, By: o.By, At: c.kernel.Now().Wall}
+	if o.RunID != "" {
+		if err := s.check(o.RunID, nil); err != nil {
+			return err
+		}
+		if s.live() == nil {
+			return refuse(CheckRun, "the run of %s is over", s.name)
+		}
+		if err := s.checkAddressee(); err != nil {
+			return err
+		}
+		d.RunID, d.Run = o.RunID, s.rec.Run.Number
+	}
+	return c.doProgram(s, d, o.Launch.Checking(), programSpec{field: "spec.actions.check.exec", within: check.TimeoutSeconds, shadow: true}, g, told)
+}
+
+// programSpec is how a program is run.
+type programSpec struct {
+	field  string // of the manifest, for refusals
+	within int64  // seconds
+	shadow bool   // in a shadow of the directory
+}
+
+func programOf(command *spec.LaunchCommand) programSpec {
+	return programSpec{field: "command " + strconv.Quote(command.Name) + ": exec", within: command.TimeoutSeconds}
+}
+
 // doProgram journals a program and brings it to life.
-func (c *Core) doProgram(s *scope, d state.Delivery, launch *spec.Launch, command *spec.LaunchCommand, g Guard, told func(state.Delivery, Outcome)) error {
+func (c *Core) doProgram(s *scope, d state.Delivery, launch *spec.Launch, how programSpec, g Guard, told func(state.Delivery, Outcome)) error {
 	for _, e := range s.openPrograms() {
 		if e.command() {
 			return refuse(CheckBusy, "command %q runs in %s: wait until it has ended", s.rec.Delivery(e.ref.ID).Command, s.name)
 		}
 	}
 	host := c.Host()
-	image, err := c.vetProgram(launch, host, "command "+strconv.Quote(command.Name)+": exec")
+	image, err := c.vetProgram(launch, host, how.field)
 	if err != nil {
 		return err
 	}
@@ -153,7 +200,8 @@ func (c *Core) doProgram(s *scope, d state.Delivery, launch *spec.Launch, comman
 		image.Undo()
 		return err
 	}
-	d.Program = c.newProgram(s, d.RunID, command.TimeoutSeconds)
+	d.Program = c.newProgram(s, d.RunID, how.within)
+	d.Program.Shadow = how.shadow
 	if err := c.journal(s, d); err != nil {
 		image.Undo()
 		return err

@@ -92,7 +92,7 @@ func (c *Core) newProgram(s *scope, runID string, within int64) *state.Program {
 }
 
 func (s *scope) programPlace(p *state.Program) Place {
-	return Place{Scope: s.name, RunID: p.ID, Cgroup: p.Cgroup, Main: p.Identity, Program: true}
+	return Place{Scope: s.name, RunID: p.ID, Cgroup: p.Cgroup, Main: p.Identity, Program: true, Shadow: p.Shadow}
 }
 
 // addProgram keeps a program until its end is on record.
@@ -174,6 +174,11 @@ func (c *Core) holdProgram(p *program, host *Host, image Image) (Held, error) {
 	}
 	if err := c.kernel.Collect(p.place, p.launch); err != nil {
 		return nil, err
+	}
+	if p.place.Shadow {
+		if err := c.kernel.MakeShadow(p.place, p.launch, host, image); err != nil {
+			return nil, err
+		}
 	}
 	return c.kernel.Hold(HoldRequest{Place: p.place, Launch: p.launch, Host: host, Image: image})
 }

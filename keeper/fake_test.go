@@ -123,6 +123,14 @@ type fakeImage struct {
 
 func (i *fakeImage) Undo() { i.k.point() }
 
+func (k *fakeKernel) MakeShadow(keeper.Place, *spec.Launch, *keeper.Host, keeper.Image) error {
+	if err := k.begin("MakeShadow"); err != nil {
+		return err
+	}
+	k.point()
+	return nil
+}
+
 func (i *fakeImage) WriteFiles() error {
 	if err := i.k.begin("WriteFiles"); err != nil {
 		return err

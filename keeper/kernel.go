@@ -51,7 +51,10 @@ type Kernel interface {
 	MakeFolder(Place, Image) error
 	// MakeCgroup makes the cgroup that Place names, fresh: one that is there already is an error.
 	MakeCgroup(Place) error
-	// Remove takes the run's folder, FIFOs, terminal and cgroup away; what is not there is no error. A cgroup with processes in it
+	// MakeShadow makes a program's shadow of the image's directory, which the image has in its place from then on: the files of the
+	// launch in theirs, links to all else. An [ExecError] says which file could not be written. It goes with Remove.
+	MakeShadow(Place, *spec.Launch, *Host, Image) error
+	// Remove takes the run's folder, FIFOs, terminal, shadow and cgroup away; what is not there is no error. A cgroup with processes in it
 	// is an error and everything stays.
 	Remove(Place) error
 	// Folders lists the ids of all runs that have a folder.
@@ -125,6 +128,8 @@ type Place struct {
 	Cgroup  string          // "" = none
 	Main    *state.Identity // nil before it is known
 	Program bool
+	// Shadow: the program runs in a shadow of the server's directory.
+	Shadow bool
 	// Terminal is the size of the run's terminal, nil = it has FIFOs. A run of before may have had one that is not told of here.
 	Terminal *spec.LaunchTTY
 }

@@ -73,14 +73,27 @@ func (i *linuxImage) appliedContents() (w words) {
 	return w
 }
 
+// contents are those of all files.
+func (i *linuxImage) contents() (w words) {
+	for _, f := range i.files {
+		w = append(w, f.text)
+	}
+	return w
+}
+
 // WriteFiles implements [Image].
 func (i *linuxImage) WriteFiles() error {
 	for n := range i.files {
 		if err := i.writeFile(&i.files[n]); err != nil {
-			return &ExecError{Op: fmt.Sprintf("write spec.files[%d]", n), Errno: errnoOf(err), Remedy: fileRemedy(err)}
+			return fileError(n, err)
 		}
 	}
 	return nil
+}
+
+// fileError says which file could not be written.
+func fileError(n int, err error) error {
+	return &ExecError{Op: fmt.Sprintf("write spec.files[%d]", n), Errno: errnoOf(err), Remedy: fileRemedy(err)}
 }
 
 func fileRemedy(err error) string {

@@ -183,6 +183,11 @@ func (k *linux) Remove(p Place) error {
 		return err
 	}
 	dir := k.folder(p.RunID)
+	if p.Shadow {
+		if err := removeShadow(dir, p.RunID); err != nil {
+			return err
+		}
+	}
 	for _, name := range fifoNames {
 		if err := unix.Unlink(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove a FIFO: %w", err)

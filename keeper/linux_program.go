@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -42,6 +43,7 @@ type collector struct {
 	closed  bool
 	secrets []secret.Value // to be blotted out; ours
 	blind   bool           // nothing may be kept: there are secrets in it that are not known
+	places  []string       // paths of this host that are cut off, longest first
 }
 
 // collectBuffer is how much is read at once: what a FIFO holds.
@@ -92,6 +94,9 @@ func (c *collector) finish() (end []byte, cut bool) {
 		end = s.Redact(end)
 		s.Zero()
 	}
+	for _, place := range c.places {
+		end = bytes.ReplaceAll(bytes.ReplaceAll(end, []byte(place+"/"), nil), []byte(place+"\n"), []byte(".\n"))
+	}
 	if over := len(end) - state.OutputLimit; over > 0 {
 		end, c.cut = end[over:], true
 	}
@@ -116,7 +121,8 @@ func (k *linux) Collect(p Place, l *spec.Launch) error {
 
 // hasSecrets reports whether a launch is executed with any.
 func hasSecrets(l *spec.Launch) bool {
-	return slices.ContainsFunc(l.Args, spec.HasSecret) || slices.ContainsFunc(l.Env, func(e spec.LaunchEnv) bool { return spec.HasSecret(e.Value) })
+	return slices.ContainsFunc(l.Args, spec.HasSecret) || slices.ContainsFunc(l.Env, func(e spec.LaunchEnv) bool { return spec.HasSecret(e.Value) }) ||
+		slices.ContainsFunc(l.Files, func(f spec.LaunchFile) bool { return spec.HasSecret(f.Content) })
 }
 
 // Collected implements [Kernel].
@@ -148,7 +154,7 @@ func (k *linux) know(id string, image *linuxImage) {
 
 // secrets are copies of those in an image, the longest first: what begins with another must be blotted out whole.
 func (i *linuxImage) secrets() (all []secret.Value, longest int) {
-	for _, text := range slices.Concat(i.args, i.env) {
+	for _, text := range slices.Concat(i.args, i.env, i.contents()) {
 		for _, v := range text.Parts {
 			if !slices.ContainsFunc(all, v.Equal) {
 				all = append(all, secret.New(slices.Clone(v.Reveal())))

@@ -25,7 +25,7 @@ const (
 )
 
 // orderKinds exist from zero.
-var orderKinds = []string{"Start", "Stop", "Step", "ApplyLive", "MarkReady", "Archive", "Save", "Check", "Look"}
+var orderKinds = []string{"Start", "Stop", "Step", "ApplyLive", "MarkReady", "Archive", "Save", "Check", "Look", "Prove"}
 
 // NewMeter makes a meter with every series at zero.
 func NewMeter() *Meter {

@@ -129,6 +129,8 @@ func readyOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionFalse, "PortConflict", s.contest.message()}
 	case d.gate == gateDepend:
 		return verdict{conditionFalse, s.awaits.reason, s.awaits.message}
+	case d.gate == gateConfig:
+		return verdict{conditionFalse, reasonConfig, s.proving.why}
 	}
 	return verdict(readinessOf(nil, vacant, s))
 }
@@ -187,6 +189,10 @@ func restartPendingOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, s.awaits.reason, s.awaits.message + "; the old run goes on until then"}
 	case d.gate == gatePeople:
 		return verdict{conditionTrue, d.forbidden.reason, d.forbidden.message}
+	case d.gate == gateConfig:
+		return verdict{conditionTrue, reasonConfig, s.proving.why + "; the old run goes on"}
+	case d.unproven:
+		return verdict{conditionTrue, "Checking", "the new spec is being checked; the old run goes on until then"}
 	case d.need == needRenew:
 		return verdict{conditionTrue, "Requested", "a restart was asked for"}
 	case d.pending == "":
@@ -228,6 +234,8 @@ func stalledOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, "Failed", leftSo(&d.patience) + ": change its spec, or start it"}
 	case d.gate == gatePort:
 		return verdict{conditionTrue, "PortConflict", s.contest.message()}
+	case d.gate == gateConfig:
+		return verdict{conditionTrue, reasonConfig, s.proving.message()}
 	case d.gate == gateDepend && s.awaits.stuck():
 		return verdict{conditionTrue, s.awaits.reason, s.awaits.message}
 	case d.refused && s.attempt.tries >= stalledAfter:

@@ -21,6 +21,7 @@ type commands struct {
 
 	result map[string]state.DeliveryResult // by command
 	output map[string]string
+	detail map[string]string
 	refuse map[string]error
 	hang   map[string]bool // it is under way until finish
 	lose   map[string]bool // it is carried out, and its answer is lost
@@ -30,7 +31,7 @@ type commands struct {
 
 func newCommands() commands {
 	return commands{
-		result: map[string]state.DeliveryResult{}, output: map[string]string{}, refuse: map[string]error{},
+		result: map[string]state.DeliveryResult{}, output: map[string]string{}, detail: map[string]string{}, refuse: map[string]error{},
 		hang: map[string]bool{}, lose: map[string]bool{}, deaf: map[string]bool{}, done: map[string]int{},
 	}
 }
@@ -49,6 +50,12 @@ func (h *host) Do(_ context.Context, o state.DoOrder) (state.Receipt, error) {
 	c := &h.commands
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if o.Check {
+		o.Command = state.CheckCommand
+		if o.Launch == nil || o.Launch.Check == nil {
+			h.t.Errorf("a check of %s without a spec that declares one", o.Scope)
+		}
+	}
 	if d := h.deliveryOf(o.Scope, o.ID); d != nil || o.Recall {
 		switch {
 		case d == nil:
@@ -92,7 +99,7 @@ func (h *host) Do(_ context.Context, o state.DoOrder) (state.Receipt, error) {
 	case d.Result == "":
 		return state.Receipt{}, context.DeadlineExceeded
 	}
-	return state.Receipt{Delivery: d, Reply: c.output[o.Command]}, nil
+	return state.Receipt{Delivery: d, Detail: c.detail[o.Command], Reply: c.output[o.Command]}, nil
 }
 
 // checkDo fails the test for an order that a sound loop never gives, and refuses what the world has overtaken.

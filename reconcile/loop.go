@@ -278,6 +278,10 @@ func (l *Loop) Done(now state.Moment, o Order, err error) {
 		s.probing.note(o.Check, err, now)
 		return
 	}
+	if o.Prove != nil {
+		s.proving.note(o.Prove, err, now.Uptime)
+		return
+	}
 	if !s.busy || s.sent != o.key() {
 		return
 	}

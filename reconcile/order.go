@@ -26,6 +26,7 @@ type Order struct {
 	Check   *CheckOrder
 	Look    *LookOrder
 	Do      *CommandOrder
+	Prove   *ProveOrder
 }
 
 // SaveOrder makes memories durable; nil deletes one.
@@ -79,6 +80,8 @@ func (o Order) Kind() string {
 		return "Look"
 	case o.Do != nil:
 		return "Do"
+	case o.Prove != nil:
+		return "Prove"
 	}
 	return "None"
 }
@@ -109,6 +112,10 @@ func (o Order) CarryOut(ctx context.Context, e Executor, store Store, jobs JobSt
 	case o.Do != nil:
 		receipt, err := e.Do(ctx, o.Do.DoOrder)
 		o.Do.Receipt = receipt
+		return err
+	case o.Prove != nil:
+		receipt, err := e.Do(ctx, o.Prove.DoOrder)
+		o.Prove.Receipt = receipt
 		return err
 	}
 	return errors.New("cannot carry out an order without content")
@@ -166,6 +173,9 @@ func (o Order) timeout() time.Duration {
 	}
 	if o.Do != nil {
 		return o.Do.Within
+	}
+	if o.Prove != nil {
+		return time.Duration(o.Prove.Launch.Check.TimeoutSeconds)*time.Second + proveGrace
 	}
 	return orderTimeout
 }

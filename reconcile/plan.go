@@ -32,6 +32,7 @@ type standing struct {
 	attempt     attempt // the last order that did not lead on
 	void        string  // the attempt of a job whose restart is not to begin any more
 	probing     probing // of the live run
+	proving     proving // of the newest spec
 	listening   listening
 	contest     *contest   // of another server's better claim to a port; nil = none
 	awaits      *pending   // what a run of it waits for; nil = nothing
@@ -117,6 +118,7 @@ var moves = [situations][needs]move{
 type decision struct {
 	order  *Order        // for the keeper, at most one
 	checks []Order       // what is due to be asked
+	proof  *Order        // the check of the newest spec; nil = none is due
 	wake   time.Duration // look again by then, on the uptime clock; 0 = when something changes
 	drop   bool          // it is gone: forget it
 
@@ -131,6 +133,7 @@ type decision struct {
 	dueAt     time.Duration
 	ready     readiness
 	refused   bool // the last order was refused or failed and is tried again later
+	unproven  bool // the newest spec has to pass its check first
 	shaky     bool // too many ends in a row, and no stable run since
 }
 
@@ -144,6 +147,7 @@ const (
 	gatePort     gate = "PortConflict"    // another has the port: also what keeps a run from being replaced or changed
 	gateDepend   gate = dependencyPending // also what keeps a run from being replaced
 	gateFirst    gate = "DependentsFirst" // what keeps a run from being ended
+	gateConfig   gate = reasonConfig      // the newest spec did not pass its check
 	gatePeople   gate = "Disruption"      // people or windows forbid that a run is replaced
 )
 
@@ -253,6 +257,9 @@ func (d *decision) ofVacant(s *standing, now state.Moment) *Order {
 	if s.doubtful || s.recording || s.removing() {
 		return nil // no run without a memory of it, nor one that is to end at once
 	}
+	if !d.prove(s, nil, now) {
+		return nil
+	}
 	cause, by := causeOf(s, d.patience)
 	return &Order{Scope: s.good.launch.Scope, Start: &state.StartOrder{
 		Launch: *s.good.launch, UID: s.mem.UID, Generation: s.mem.Generation, Source: s.source,
@@ -358,11 +365,19 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 		if f := d.follow(s, run); f != nil && (!s.granted || s.attempt.of(*o) && s.attempt.err != nil) {
 			return f
 		}
+		if s.granted && d.gate == "" || s.proving.failed(proofOf(s.good, run)) { // one that failed needs no turn to be checked again
+			if !d.prove(s, run, now) {
+				return nil
+			}
+		}
 		if !s.granted || d.gate != "" {
 			return nil
 		}
 		return o
 	case stop:
+		if need == needRenew && d.gate == "" && !s.mem.Restart.Force && !d.prove(s, run, now) {
+			return ailing
+		}
 		if d.gate != "" {
 			return ailing
 		}

@@ -201,10 +201,18 @@ func (s *server) tellConditions(old, next *ServerView, normal, warning func(stri
 			}
 		case spec.ConditionStalled:
 			if c.Status == conditionTrue && !toldOfPort(old, next, c) && conditionOf(next, spec.ConditionAccepted).Status != conditionFalse {
-				warning(c.Reason, c.Message)
+				warning(c.Reason, stalledText(s, c))
 			}
 		}
 	}
+}
+
+// stalledText is why a server is stalled, without what a check of its spec has written: that is for those who look at it.
+func stalledText(s *server, c *spec.Condition) string {
+	if c.Reason == reasonConfig {
+		return s.proving.why
+	}
+	return c.Message
 }
 
 // toldOfPort reports whether what stalls a server was told already, as it is what EndpointsReachable says too.

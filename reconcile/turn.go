@@ -262,6 +262,11 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 		s.limited = ""
 	}
 	orders = s.send(&d, orders, now)
+	if d.proof != nil {
+		d.proof.Prove.ID = "check-" + l.opts.NewUID()
+		s.proving.flying = true
+		orders = append(orders, *d.proof)
+	}
 	l.due.set(s, d.wake)
 	s.last = d
 	l.claim(s, now)

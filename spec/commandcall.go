@@ -11,6 +11,13 @@ func (l *Launch) Beside(e *LaunchExec) *Launch {
 	return &beside
 }
 
+// Checking is the launch of its check, which it must have: a program beside it that has its files.
+func (l *Launch) Checking() *Launch {
+	checking := l.Beside(&l.Check.Exec)
+	checking.Files = l.Files
+	return checking
+}
+
 // Command finds a command of a launch by its name; nil = there is none.
 func (l *Launch) Command(name string) *LaunchCommand {
 	for i := range l.Commands {

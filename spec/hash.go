@@ -88,6 +88,11 @@ func (l *Launch) LiveHash() string {
 	for _, c := range sortedBy(l.Commands, func(c LaunchCommand) string { return c.Name }) {
 		h.command(&c)
 	}
+	if c := l.Check; c != nil {
+		h.always("check", "")
+		h.action(&LaunchAction{Exec: &c.Exec})
+		h.number("check.timeoutSeconds", c.TimeoutSeconds, defaultCheckSeconds)
+	}
 	for _, d := range sortedBy(l.DependsOn, Dependency.String) {
 		h.always("dependsOn", d.Kind)
 		h.always("dependsOn.name", d.Name)

@@ -96,6 +96,7 @@ func TestHashChanges(t *testing.T) {
 		{"a window", "  env:", "  disruption: {windows: [{schedule: 0 4 * * *, durationSeconds: 60}]}\n  env:", false, true},
 		{"no dependencies", "spec: {profile: p}", "spec: {profile: p, dependsOn: []}", false, false},
 		{"a dependency", "spec: {profile: p}", "spec: {profile: p, dependsOn: [{name: b}]}", false, true},
+		{"a check", "a, b, $(word)]}", "a, b, $(word)]}\n    check: {exec: {}}", false, true},
 		{"no files", "  env:", "  files: []\n  env:", false, false},
 		{"a file", "  env:", "  files: [{path: a, content: a}]\n  env:", true, false},
 		{"maxUnavailable", "  env:", "  disruption: {maxUnavailable: 0}\n  env:", false, true},
@@ -202,6 +203,7 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		"spec.env": func(l *Launch, turned bool) {
 			l.Env = pair(LaunchEnv{Name: "A"}, LaunchEnv{Name: "B", Inherit: true}, turned)
 		},
+		"spec.actions.check.exec.args": func(l *Launch, turned bool) { l.Check.Exec.Args = pair("a", "b", turned) },
 		"spec.files": func(l *Launch, turned bool) {
 			l.Files = pair(LaunchFile{Path: "a", OnChange: ChangeIgnore}, LaunchFile{Path: "b", Content: "b", Workspace: "data"}, turned)
 		},

@@ -46,6 +46,11 @@ func (l *Launch) Validate() []Fault {
 	c.disruption(l)
 	c.dependencies(l)
 	c.files(l.Files)
+	if l.Check != nil {
+		check := actionCheck{launchCheck: &c, list: "spec.actions.check"}
+		check.exec("spec.actions.check", "spec.actions.check.exec", &l.Check.Exec)
+		c.number("spec.actions.check.timeoutSeconds", "", l.Check.TimeoutSeconds)
+	}
 	return c.faults
 }
 

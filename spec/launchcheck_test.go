@@ -24,6 +24,7 @@ func goodLaunch() Launch {
 		Players:    &LaunchPlayers{Query: &Query{Protocol: "Minecraft", Endpoint: "a"}, PeriodSeconds: 1},
 		Restart:    RestartPolicy{Policy: RestartAlways, InitialSeconds: 1, MaxSeconds: 1, ResetSeconds: 1, Exits: []ExitRule{{Codes: []int64{1}, Action: ExitBackoff}}},
 		Disruption: LaunchDisruption{MaxUnavailable: 1, MaxPlayers: new(int64), Windows: []LaunchWindow{{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}}, DeadlineSeconds: 60, OnDeadline: DeadlineHold},
+		Check:      &LaunchCheck{Exec: LaunchExec{Workspace: "usr", Executable: "bin/a", Args: []string{"-t"}}, TimeoutSeconds: 1},
 		DependsOn:  []Dependency{{Kind: KindServer, Name: "b", Condition: DependReady}},
 		Commands: []LaunchCommand{{
 			Name: "a", LaunchAction: LaunchAction{Exec: &LaunchExec{Workspace: "usr", Executable: "bin/b", Args: []string{"b", markParameter("a")}}},
@@ -110,6 +111,10 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 	"spec.directory.workspace":                 func(l *Launch, s string, _ int64) { l.Directory.Workspace = s },
 	"spec.directory.path":                      func(l *Launch, s string, _ int64) { l.Directory.Path = s },
 	"spec.user":                                func(l *Launch, s string, _ int64) { l.User = s },
+	"spec.actions.check.exec.workspace":        func(l *Launch, s string, _ int64) { l.Check.Exec.Workspace = s },
+	"spec.actions.check.exec.executable":       func(l *Launch, s string, _ int64) { l.Check.Exec.Executable = s },
+	"spec.actions.check.exec.args":             func(l *Launch, s string, _ int64) { l.Check.Exec.Args = []string{s} },
+	"spec.actions.check.timeoutSeconds":        func(l *Launch, _ string, n int64) { l.Check.TimeoutSeconds = n },
 	"spec.files[].path":                        func(l *Launch, s string, _ int64) { l.Files[0].Path = s },
 	"spec.files[].workspace":                   func(l *Launch, s string, _ int64) { l.Files[0].Workspace = s },
 	"spec.files[].content":                     func(l *Launch, s string, _ int64) { l.Files[0].Content = s },
@@ -203,6 +208,7 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 // launchLists makes a launch's list as long as a fault wants it.
 var launchLists = map[string]func(l *Launch, n int){
 	"spec.actions.start.args":                   func(l *Launch, n int) { l.Args = make([]string, n) },
+	"spec.actions.check.exec.args":              func(l *Launch, n int) { l.Check.Exec.Args = make([]string, n) },
 	"spec.files":                                func(l *Launch, n int) { l.Files = make([]LaunchFile, n) },
 	"spec.env":                                  func(l *Launch, n int) { l.Env = make([]LaunchEnv, n) },
 	"spec.disruption.windows":                   func(l *Launch, n int) { l.Disruption.Windows = make([]LaunchWindow, n) },
@@ -231,7 +237,7 @@ var notInLaunch = []string{
 	"spec.actions.stop.steps[].http", "spec.actions.stop.steps[].http.basicAuth", "spec.actions.commands[].http", "spec.actions.commands[].http.basicAuth",
 	"spec.actions.commands[].signal", "spec.actions.commands[].console", "spec.actions.commands[].exec", "spec.actions.commands[].parameters[].description",
 	"spec.actions.commands[].parameters[].defaultFrom", "spec.actions.commands[].parameters[].minimum", "spec.actions.commands[].parameters[].maximum", "spec.actions.commands[].parameters[].inArgs", "spec.console", "spec.console.tty", "spec.env[].inherit", "spec.directory",
-	"spec.restart", "spec.disruption", "spec.state",
+	"spec.restart", "spec.disruption", "spec.state", "spec.actions.check", "spec.actions.check.exec",
 }
 
 // emptyIsAbsent are the fields that are absent from a launch when they are empty, or 0.

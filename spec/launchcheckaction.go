@@ -46,7 +46,7 @@ func (c *actionCheck) action(field string, a *LaunchAction) {
 		c.line(field+".console", a.Console)
 	}
 	if a.Exec != nil {
-		c.exec(field+".exec", a.Exec)
+		c.exec(c.list+"[]", field+".exec", a.Exec)
 	}
 	if a.HTTP != nil {
 		c.request(c.list+"[].http", field+".http", a.HTTP)
@@ -64,8 +64,9 @@ func (c *actionCheck) line(field string, a *ConsoleAction) {
 	}
 }
 
-func (c *actionCheck) exec(field string, e *LaunchExec) {
-	row := c.list + "[].exec"
+// exec judges a program; its rows are those below row.
+func (c *actionCheck) exec(row, field string, e *LaunchExec) {
+	row += ".exec"
 	c.row(row+".workspace", field+".workspace", e.Workspace)
 	c.row(row+".executable", field+".executable", e.Executable)
 	c.countAt(row+".args", field+".args", len(e.Args))

@@ -28,6 +28,13 @@ type LaunchExec struct {
 	Args       []string `json:"args,omitempty"`
 }
 
+// LaunchCheck is a program that says of a launch, before it is used, whether its files are good. It is run as the launch's user,
+// in a shadow of its directory that has the new files, with links to all else.
+type LaunchCheck struct {
+	Exec           LaunchExec `json:"exec"`
+	TimeoutSeconds int64      `json:"timeoutSeconds"` // 1-3600
+}
+
 // Requires says what a server has to do while a command runs.
 type Requires string
 

@@ -21,6 +21,13 @@ func TestResolveFiles(t *testing.T) {
 	if !reflect.DeepEqual(l.Files, want) {
 		t.Errorf("the files are\n%q, want\n%q", l.Files, want)
 	}
+	check := &LaunchCheck{Exec: LaunchExec{Workspace: "usr", Executable: "bin/redis-server", Args: []string{"conf/store.conf", "--test-memory", "6379"}}, TimeoutSeconds: 30}
+	if !reflect.DeepEqual(l.Check, check) {
+		t.Errorf("the check is %+v, want %+v", l.Check, check)
+	}
+	if c := l.Checking(); !reflect.DeepEqual(c.Files, l.Files) || !reflect.DeepEqual(c.Args, check.Exec.Args) || l.Beside(&check.Exec).Files != nil {
+		t.Errorf("the check is run with %+v; what is run beside a run has files: %v", c, l.Beside(&check.Exec).Files)
+	}
 	if f := l.File("users.acl"); f != &l.Files[2] || l.File("users") != nil {
 		t.Errorf("found %v", f)
 	}

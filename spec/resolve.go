@@ -30,6 +30,7 @@ const (
 	defaultMaxUnavailable = 1
 	defaultRows           = 24
 	defaultColumns        = 80
+	defaultCheckSeconds   = 30
 )
 
 // Resolve makes the launch of a server: parameters checked, defaults filled in, references expanded, once. The faults
@@ -61,6 +62,9 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.DependsOn = dependencies(s.Spec.DependsOn)
 	l.Disruption = disruption(&p.Spec)
 	l.Files = r.files()
+	if c := p.Spec.Actions.Check; c != nil {
+		l.Check = &LaunchCheck{Exec: *r.exec(c.Exec, "spec.actions.check.exec"), TimeoutSeconds: valueOr(c.TimeoutSeconds, defaultCheckSeconds)}
+	}
 	if len(r.faults) == 0 {
 		// What the expanded references make of a field is judged like the field.
 		r.faults = l.Validate()

@@ -95,9 +95,9 @@ func actionsSchema() *schema {
 			live.field("steps", listOf(object(stepMembers...).oneOf(actionUnion...), 1, 16).inOrder(), required),
 		), def(rawJSON(`{"steps":[{"signal":{"name":"SIGTERM","to":"Main"},"waitFor":"Exit","waitSeconds":30}]}`))),
 		later.field("reload", object(reloadMembers...).oneOf(actionUnion...), defNote("restart")),
-		later.field("check", object(
-			later.field("exec", execSchema(later), required),
-			later.field("timeoutSeconds", integer(1, 3600), def(30)),
+		live.field("check", object(
+			live.field("exec", execSchema(live), required),
+			live.field("timeoutSeconds", integer(1, 3600), def(defaultCheckSeconds)),
 		)),
 		live.field("commands", listOf(commandRules(object(commandMembers...).oneOf(actionUnion...)), 0, 64).keyed("name")),
 	)

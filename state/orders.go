@@ -82,6 +82,9 @@ type DoOrder struct {
 	// Text is the parameters as a command line has them, in place of Parameters: digits are a number where the command declares one.
 	Text map[string]string `json:"text,omitempty"`
 	By   string            `json:"by,omitempty"`
+	// Check runs the check of Launch instead of a command: beside the live run RunID, or while none lives. What it says of the
+	// launch is what becomes of it.
+	Check bool `json:"check,omitempty"`
 	// Recall asks for the receipt alone: nothing is done, and an ID that is not on record is Indeterminate.
 	Recall bool `json:"recall,omitempty"`
 }

@@ -74,6 +74,9 @@ const (
 	RailExec   = "Exec"
 )
 
+// CheckCommand stands for a command's name where the program is the check of a spec. No command can have it.
+const CheckCommand = "actions.check"
+
 // Why a program failed, beside [spec.ReasonExited] and [spec.ReasonSignaled].
 const (
 	ReasonTimedOut = "TimedOut" // its time was over, and it was killed
@@ -90,6 +93,7 @@ type Program struct {
 	At            Moment    `json:"at"`
 	WithinSeconds int64     `json:"withinSeconds"`
 	StartedAt     time.Time `json:"startedAt,omitzero"` // exec was seen to succeed
+	Shadow        bool      `json:"shadow,omitempty"`   // it runs in a shadow of the server's directory
 	TimedOut      bool      `json:"timedOut,omitempty"` // its time was over, and it was killed for that
 	Exit          *MainExit `json:"exit,omitempty"`     // how its main process ended
 }

@@ -30,6 +30,13 @@ func (i image) Prints(runID string) []state.SecretPrint {
 	return []state.SecretPrint{{Ref: "shared/s", Print: fmt.Sprintf("%s %d", runID, i.secret.value)}}
 }
 
+// MakeShadow implements [keeper.Kernel].
+func (k *kernel) MakeShadow(p keeper.Place, _ *spec.Launch, _ *keeper.Host, _ keeper.Image) error {
+	k.w.point("make shadow")
+	k.needProgram("a shadow was made", p)
+	return nil
+}
+
 // read is the image that a launch would be executed with now.
 func (k *kernel) read(l *spec.Launch) (image, error) {
 	for _, e := range l.Env {
