@@ -256,7 +256,7 @@ func reconcilingOf(s *standing, o *outlook, d *decision, st *spec.ServerStatus, 
 		return verdict{conditionTrue, "DependentsFirst", "it ends after those that depend on it: " + keyList(s.first)}
 	case d.refused:
 		return refusal(s, "tried again")
-	case d.pending != "":
+	case d.pending != "" || d.gate == gatePeople:
 		return verdict{conditionTrue, "RestartPending", "a change waits for its restart"}
 	case d.need == needLive:
 		return verdict{conditionTrue, "Applying", "a change is being applied"}

@@ -18,7 +18,10 @@ const (
 // forbidden is why a run that is to be replaced for a change goes on.
 type forbidden struct{ reason, message string }
 
-// forbids says whether people or windows forbid that a run is replaced for a change, by the newest spec (API.md rule 7). It asks for another
+// scheduled reports whether the restart that is asked for is one that a schedule wants.
+func (d *decision) scheduled(s *standing) bool { return d.need == needRenew && s.mem.Restart.Scheduled }
+
+// forbids says whether people or windows forbid that a run is replaced for a change or a schedule, by the newest spec (API.md rule 7). It asks for another
 // look when that may be otherwise.
 func (d *decision) forbids(s *standing, run *observe.RunFacts, now state.Moment) *forbidden {
 	want := &s.good.launch.Disruption
@@ -29,7 +32,7 @@ func (d *decision) forbids(s *standing, run *observe.RunFacts, now state.Moment)
 	if f == nil || want.DeadlineSeconds == 0 {
 		return f
 	}
-	at := s.pendingSince(run).Add(time.Duration(want.DeadlineSeconds) * time.Second)
+	at := d.pendingSince(s, run).Add(time.Duration(want.DeadlineSeconds) * time.Second)
 	switch {
 	case now.Wall.Before(at):
 		d.lookIn(at.Sub(now.Wall), now)
@@ -85,8 +88,12 @@ func (d *decision) outside(want *spec.LaunchDisruption, now state.Moment) *forbi
 	return &forbidden{reasonWindow, "the next window opens at " + first.UTC().Format(time.RFC3339)}
 }
 
-// pendingSince is since when a run waits to be replaced: the newest spec was accepted then, or its secret was seen to be another.
-func (s *standing) pendingSince(run *observe.RunFacts) time.Time {
+// pendingSince is since when a run waits to be replaced: the newest spec was accepted then, its secret was seen to be another, or the job of
+// the schedule began.
+func (d *decision) pendingSince(s *standing, run *observe.RunFacts) time.Time {
+	if d.scheduled(s) {
+		return s.mem.Restart.At
+	}
 	if run.Changed != nil && run.Changed.At.After(s.mem.ChangedAt) {
 		return run.Changed.At
 	}

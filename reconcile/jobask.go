@@ -29,6 +29,7 @@ type JobAsk struct {
 type jobAsk struct {
 	JobAsk
 	withdraw bool
+	origin   *Origin    // of one that a schedule asks for
 	answer   chan error // one slot
 }
 
@@ -96,7 +97,9 @@ func (j *job) accept(l *Loop, now state.Moment) *JobMemory {
 	j.faults = nil
 	switch {
 	case m == nil && j.born != nil:
-		return newJob(l.opts.NewUID(), j.born.By, nil, j.born.Spec, now)
+		m = newJob(l.opts.NewUID(), j.born.By, nil, j.born.Spec, now)
+		m.Origin = j.born.origin
+		return m
 	case m == nil && j.object == nil:
 		return nil
 	case m == nil:

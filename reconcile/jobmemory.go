@@ -17,6 +17,8 @@ type JobMemory struct {
 	By        string    `json:"by"`        // who asked for it; of a job in a source: the job itself
 	// Source is where it was read; nil = it was asked for directly.
 	Source *state.Source `json:"source,omitempty"`
+	// Origin is the schedule that it is of; nil = somebody asked for it.
+	Origin *Origin `json:"origin,omitempty"`
 	// Spec is what was accepted. It never changes; how often and whether it is to be done are the members below.
 	Spec     spec.JobSpec `json:"spec"`
 	Attempt  int64        `json:"attempt"`
@@ -154,7 +156,7 @@ func (m *JobMemory) refuse(check, message string, now time.Time) *JobMemory {
 // again is the memory of a job whose attempt was raised: another one, of the same spec.
 func (m *JobMemory) again(attempt int64, now state.Moment) *JobMemory {
 	return &JobMemory{
-		UID: m.UID, CreatedAt: m.CreatedAt, By: m.By, Source: m.Source, Spec: m.Spec,
+		UID: m.UID, CreatedAt: m.CreatedAt, By: m.By, Source: m.Source, Origin: m.Origin, Spec: m.Spec,
 		Attempt: attempt, Accepted: now, Phase: spec.JobPending,
 	}
 }

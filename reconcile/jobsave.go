@@ -37,6 +37,9 @@ func (l *Loop) savedJobs(batch map[spec.Key]*JobMemory, err error, now state.Mom
 		if m == nil && j.object == nil && j.born == nil {
 			l.jobs.remove(j)
 			l.concernJob(j.key)
+			if s := l.servers[j.server]; s != nil {
+				l.touch(s) // it may be asked for anew
+			}
 			l.changed = true
 			continue
 		}

@@ -32,6 +32,8 @@ type Memory struct {
 	Unready string `json:"unready,omitempty"`
 	// Pause lets the server have no run while a job's command needs it so; the wish stays, and counts again afterwards.
 	Pause *Pause `json:"pause,omitempty"`
+	// Schedules is what has come of the schedules of Launch.
+	Schedules []Scheduled `json:"schedules,omitempty"`
 }
 
 // Hold is a person's recorded wish over the manifest's state.
@@ -74,6 +76,8 @@ type Request struct {
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 	Force  bool      `json:"force,omitempty"`
+	// Scheduled: a schedule wants it, and nobody in person. It waits for people as a change does.
+	Scheduled bool `json:"scheduled,omitempty"`
 }
 
 // actor is who last acted on the server.

@@ -335,7 +335,7 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 		d.gate = gateDepend
 	case len(s.first) > 0 && act == stop && !d.wish.force:
 		d.gate = gateFirst
-	case act == swap && d.sit == up && !run.ReadyAt.IsZero(): // nobody plays on one that never was Ready
+	case (act == swap || act == stop && d.scheduled(s)) && d.sit == up && !run.ReadyAt.IsZero(): // nobody plays on one that never was Ready
 		if d.forbidden = d.forbids(s, run, now); d.forbidden != nil {
 			d.gate = gatePeople
 		}

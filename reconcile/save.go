@@ -29,7 +29,7 @@ func (s *server) wantsSave(now time.Time) bool {
 	switch {
 	case s.mem == nil && !s.keeper:
 		return false // its records may tell that it has a UID
-	case len(s.asks) > 0, s.dubious, s.last.drop && s.mem != nil, s.wantsPause(), s.turned():
+	case len(s.asks) > 0, s.dubious, s.rescheduled, s.last.drop && s.mem != nil, s.wantsPause(), s.turned():
 		return true
 	case s.mem != nil && s.mem.Hold != nil && !s.mem.Hold.Until.IsZero() && !now.Before(s.mem.Hold.Until):
 		return true
@@ -82,6 +82,9 @@ func (l *Loop) next(s *server, now time.Time) (*Memory, []*ask) {
 	m := s.mem
 	if next := s.accept(l.opts.NewUID, now); next != nil {
 		m = next
+	}
+	if m != nil {
+		m = l.reschedule(s, m, now)
 	}
 	if m != nil && m.Hold != nil && !m.Hold.Until.IsZero() && !now.Before(m.Hold.Until) {
 		expired := *m
@@ -179,8 +182,12 @@ func (l *Loop) saved(o *SaveOrder, err error, now state.Moment) {
 		}
 		s.dubious, s.doubtful = err != nil, err != nil && (m == nil || s.doubtful)
 		if err == nil {
+			was := s.mem
 			s.remember(m)
 			s.tellAsks(asks[key], now.Wall)
+			if was != nil {
+				l.tellMissed(s, was.Schedules, now.Wall)
+			}
 		}
 		l.touch(s)
 	}

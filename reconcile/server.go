@@ -38,7 +38,10 @@ type server struct {
 	pause   *Pause            // that its jobs need; nil = none does
 	depends []spec.Dependency // that it is listed with among the dependents
 	posture posture
-	tangled *resolved // its newest spec, refused as it would have it wait for itself; nil = it is not
+	// timetable is what is to be remembered of its schedules, and rescheduled that something else is.
+	timetable   []Scheduled
+	rescheduled bool
+	tangled     *resolved // its newest spec, refused as it would have it wait for itself; nil = it is not
 }
 
 // observe takes the newest facts of one of its scopes.

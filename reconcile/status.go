@@ -19,6 +19,7 @@ type outlook struct {
 	waitsFor   string                      // copies that keep the roll-out from replacing this one
 	keeper     bool                        // the keeper has been heard whole at least once
 	guarantees []spec.Guarantee
+	coming     map[string]coming // by the name of a schedule
 }
 
 // statusOf puts the public status together. It shows no process number, path, argument, environment value or hash (I10).
@@ -61,6 +62,7 @@ func statusOf(s *standing, o *outlook, d *decision, now state.Moment) spec.Serve
 		at := now.Wall.Add(s.attempt.until - now.Uptime)
 		st.NextStartAt = &at
 	}
+	st.Schedules = scheduleStatuses(s, o)
 	st.Conditions = conditions(s, o, d, &st)
 	if st.Run != nil && isReady(st.Conditions) {
 		st.Run.ReadyBy = nil // also as long as the keeper has not recorded it

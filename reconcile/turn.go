@@ -255,6 +255,7 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	s.recording = s.behind() && l.batch.failed == 0
 	s.awaits, s.first = l.awaits(s, now), l.firstLeaving(s, now)
 	d := decide(&s.standing, now)
+	l.schedule(s, &d, now)
 	if d.pending == "" || d.gate != "" {
 		s.granted = false
 	}

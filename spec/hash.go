@@ -93,6 +93,9 @@ func (l *Launch) LiveHash() string {
 		h.action(&LaunchAction{Exec: &c.Exec})
 		h.number("check.timeoutSeconds", c.TimeoutSeconds, defaultCheckSeconds)
 	}
+	for _, s := range sortedBy(l.Schedules, func(s LaunchSchedule) string { return s.Name }) {
+		h.schedule(&s)
+	}
 	for _, d := range sortedBy(l.DependsOn, Dependency.String) {
 		h.always("dependsOn", d.Kind)
 		h.always("dependsOn.name", d.Name)

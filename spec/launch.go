@@ -32,7 +32,8 @@ type Launch struct {
 	Restart              RestartPolicy    `json:"restart"`
 	Disruption           LaunchDisruption `json:"disruption"`
 	Commands             []LaunchCommand  `json:"commands,omitempty"`
-	Check                *LaunchCheck     `json:"check,omitempty"`     // nil = nothing looks at the spec before it is used
+	Check                *LaunchCheck     `json:"check,omitempty"` // nil = nothing looks at the spec before it is used
+	Schedules            []LaunchSchedule `json:"schedules,omitempty"`
 	DependsOn            []Dependency     `json:"dependsOn,omitempty"` // what a start waits for; kind and condition are never empty
 }
 

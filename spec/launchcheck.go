@@ -44,6 +44,7 @@ func (l *Launch) Validate() []Fault {
 	c.exits(l.Restart.Exits)
 	c.rules().restart(&policy, (*path)(nil).field("spec").field("restart"))
 	c.disruption(l)
+	c.schedules(l)
 	c.dependencies(l)
 	c.files(l.Files)
 	if l.Check != nil {

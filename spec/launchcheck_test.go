@@ -25,6 +25,7 @@ func goodLaunch() Launch {
 		Restart:    RestartPolicy{Policy: RestartAlways, InitialSeconds: 1, MaxSeconds: 1, ResetSeconds: 1, Exits: []ExitRule{{Codes: []int64{1}, Action: ExitBackoff}}},
 		Disruption: LaunchDisruption{MaxUnavailable: 1, MaxPlayers: new(int64), Windows: []LaunchWindow{{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}}, DeadlineSeconds: 60, OnDeadline: DeadlineHold},
 		Check:      &LaunchCheck{Exec: LaunchExec{Workspace: "usr", Executable: "bin/a", Args: []string{"-t"}}, TimeoutSeconds: 1},
+		Schedules:  []LaunchSchedule{{Name: "a", Schedule: "0 4 * * *", TimeZone: "UTC", StartingDeadlineSeconds: 1, Job: ScheduledJob{Type: "Command", Command: "a", Parameters: map[string]IntOrString{"a": {IsString: true, String: "a"}}}}},
 		DependsOn:  []Dependency{{Kind: KindServer, Name: "b", Condition: DependReady}},
 		Commands: []LaunchCommand{{
 			Name: "a", LaunchAction: LaunchAction{Exec: &LaunchExec{Workspace: "usr", Executable: "bin/b", Args: []string{"b", markParameter("a")}}},
@@ -200,6 +201,12 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 	"spec.disruption.windows[].durationSeconds":      func(l *Launch, _ string, n int64) { l.Disruption.Windows[0].DurationSeconds = n },
 	"spec.disruption.deadlineSeconds":                func(l *Launch, _ string, n int64) { l.Disruption.DeadlineSeconds = n },
 	"spec.disruption.onDeadline":                     func(l *Launch, s string, _ int64) { l.Disruption.OnDeadline = s },
+	"spec.schedules[].name":                          func(l *Launch, s string, _ int64) { l.Schedules[0].Name = s },
+	"spec.schedules[].schedule":                      func(l *Launch, s string, _ int64) { l.Schedules[0].Schedule = s },
+	"spec.schedules[].timeZone":                      func(l *Launch, s string, _ int64) { l.Schedules[0].TimeZone = s },
+	"spec.schedules[].startingDeadlineSeconds":       func(l *Launch, _ string, n int64) { l.Schedules[0].StartingDeadlineSeconds = n },
+	"spec.schedules[].job.type":                      func(l *Launch, s string, _ int64) { l.Schedules[0].Job.Type = s },
+	"spec.schedules[].job.command":                   func(l *Launch, s string, _ int64) { l.Schedules[0].Job.Command = s },
 	"spec.dependsOn[].kind":                          func(l *Launch, s string, _ int64) { l.DependsOn[0].Kind = s },
 	"spec.dependsOn[].name":                          func(l *Launch, s string, _ int64) { l.DependsOn[0].Name = s },
 	"spec.dependsOn[].condition":                     func(l *Launch, s string, _ int64) { l.DependsOn[0].Condition = s },
@@ -212,6 +219,7 @@ var launchLists = map[string]func(l *Launch, n int){
 	"spec.files":                                func(l *Launch, n int) { l.Files = make([]LaunchFile, n) },
 	"spec.env":                                  func(l *Launch, n int) { l.Env = make([]LaunchEnv, n) },
 	"spec.disruption.windows":                   func(l *Launch, n int) { l.Disruption.Windows = make([]LaunchWindow, n) },
+	"spec.schedules":                            func(l *Launch, n int) { l.Schedules = make([]LaunchSchedule, n) },
 	"spec.dependsOn":                            func(l *Launch, n int) { l.DependsOn = make([]Dependency, n) },
 	"spec.actions.stop.steps":                   func(l *Launch, n int) { l.Stop = make([]StopStep, n) },
 	"spec.actions.stop.steps[].http.headers":    func(l *Launch, n int) { requestStep(l).Headers = make([]HTTPHeader, n) },
@@ -237,13 +245,13 @@ var notInLaunch = []string{
 	"spec.actions.stop.steps[].http", "spec.actions.stop.steps[].http.basicAuth", "spec.actions.commands[].http", "spec.actions.commands[].http.basicAuth",
 	"spec.actions.commands[].signal", "spec.actions.commands[].console", "spec.actions.commands[].exec", "spec.actions.commands[].parameters[].description",
 	"spec.actions.commands[].parameters[].defaultFrom", "spec.actions.commands[].parameters[].minimum", "spec.actions.commands[].parameters[].maximum", "spec.actions.commands[].parameters[].inArgs", "spec.console", "spec.console.tty", "spec.env[].inherit", "spec.directory",
-	"spec.restart", "spec.disruption", "spec.state", "spec.actions.check", "spec.actions.check.exec",
+	"spec.restart", "spec.disruption", "spec.schedules[].job", "spec.schedules[].job.parameters", "spec.state", "spec.actions.check", "spec.actions.check.exec",
 }
 
 // emptyIsAbsent are the fields that are absent from a launch when they are empty, or 0.
 var emptyIsAbsent = map[string]bool{
 	"spec.actions.stop.steps[].console.expect": true, "spec.actions.commands[].console.expect": true, "spec.actions.commands[].parameters[].pattern": true, "spec.console.path": true,
-	"spec.console.endpoint": true, "spec.console.password": true, "spec.startDeadlineSeconds": true,
+	"spec.console.endpoint": true, "spec.console.password": true, "spec.schedules[].job.command": true, "spec.startDeadlineSeconds": true,
 	"spec.user": true, "spec.files[].workspace": true, "spec.endpoints[].address": true,
 }
 
@@ -342,6 +350,8 @@ func applyFault(t *testing.T, l *Launch, c ec3Case, set func(*Launch, string, in
 			l.Files = append(l.Files, l.Files[0])
 		case "spec.endpoints":
 			l.Endpoints = append(l.Endpoints, l.Endpoints[0])
+		case "spec.schedules":
+			l.Schedules = append(l.Schedules, l.Schedules[0])
 		case "spec.dependsOn":
 			l.DependsOn[0].Name = "a"
 			l.DependsOn = append(l.DependsOn, l.DependsOn[0])

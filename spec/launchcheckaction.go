@@ -137,7 +137,7 @@ func (c *launchCheck) commandNames(l *Launch, row, field string, names []string)
 		in := index(field, i, "")
 		c.row(row+"[]", in, name)
 		if l.Command(name) == nil {
-			c.fault(in, FaultNotFound, name, "there is no such command")
+			c.fault(in, FaultNotFound, name, noSuchCommand)
 		}
 	}
 }

@@ -21,6 +21,8 @@ func (r rules) restart(p *Restart, at *path) {
 	}
 }
 
+const noSuchCommand = "there is no such command"
+
 const needsPlayers = "needs `spec.players`: nobody counts"
 
 func (r rules) disruption(p *ProfileSpec, at *path) {
@@ -31,7 +33,7 @@ func (r rules) disruption(p *ProfileSpec, at *path) {
 			kind = "Command"
 		}
 		r.jobCommand(kind, s.Job.Command, len(s.Job.Parameters), in)
-		r.commandName(p, s.Job.Command, in.field("command"))
+		r.call(p, s.Job.Command, s.Job.Parameters, in)
 	}
 	d := p.Disruption
 	if d == nil {
@@ -45,8 +47,20 @@ func (r rules) disruption(p *ProfileSpec, at *path) {
 		r.report(at.field("onDeadline"), FaultInvalid, d.OnDeadline, "needs `deadlineSeconds`")
 	}
 	for i, a := range d.Announce {
-		r.commandName(p, a.Command, at.field("announce").item(i).field("command"))
+		r.call(p, a.Command, a.Parameters, at.field("announce").item(i))
 	}
+}
+
+// call holds a command that a profile itself calls to what it declares.
+func (r rules) call(p *ProfileSpec, name string, given map[string]IntOrString, at *path) {
+	r.commandName(p, name, at.field("command"))
+	i := slices.IndexFunc(p.Actions.Commands, func(c Command) bool { return c.Name == name })
+	if i < 0 {
+		return
+	}
+	settle(p.Actions.Commands[i].Parameters, given, "command '"+name+"'", func(name, kind, shown, detail string) {
+		r.report(at.field("parameters").entry(name), kind, shown, detail)
+	})
 }
 
 // jobCommand holds command and parameters to the type Command.

@@ -59,6 +59,7 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.Players = r.players()
 	l.Restart = restartPolicy(p.Spec.Restart)
 	l.Commands = r.commands()
+	l.Schedules = r.schedules()
 	l.DependsOn = dependencies(s.Spec.DependsOn)
 	l.Disruption = disruption(&p.Spec)
 	l.Files = r.files()

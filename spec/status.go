@@ -17,6 +17,8 @@ type ServerStatus struct {
 	LastAction         *ActionStatus  `json:"lastAction,omitempty"`
 	Leftovers          string         `json:"leftovers,omitempty"` // "", a number, or "Unknown"
 	Players            *PlayersStatus `json:"players,omitempty"`   // absent = nobody counts, or nobody was counted yet
+	// Schedules are those of the profile, as far as they are on record.
+	Schedules []ScheduleStatus `json:"schedules,omitempty"`
 	// Console is how lines reach the run, and the last that people sent.
 	Console *ConsoleStatus `json:"console,omitempty"`
 }
@@ -73,6 +75,15 @@ type RunStatus struct {
 	// ReadyBy is when a run that has not been Ready yet is ended for it; absent = never.
 	ReadyBy  *time.Time `json:"readyBy,omitempty"`
 	Restarts int64      `json:"restarts"`
+}
+
+// ScheduleStatus is what has come of one schedule.
+type ScheduleStatus struct {
+	Name    string     `json:"name"`
+	NextAt  *time.Time `json:"nextAt,omitempty"`  // of one that is past: its job is about to be made, or waits for the one before
+	LastAt  *time.Time `json:"lastAt,omitempty"`  // the last time that a job was made for
+	LastJob string     `json:"lastJob,omitempty"` // its name; it may be forgotten (JobLimit)
+	Missed  int64      `json:"missed,omitempty"`  // times that no job was made for, as long as the schedule is there
 }
 
 // PlayersStatus is how many play on the run that lives.

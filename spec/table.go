@@ -49,15 +49,15 @@ func profileFields() *schema {
 		filesField(),
 		live.field("restart", restartRules(restartSchema(live)), wholly),
 		live.field("disruption", disruptionRules(disruptionSchema(live, later)), wholly),
-		later.field("schedules", listOf(object(
-			later.field("name", label(), required),
-			later.field("schedule", text(1, 256, ruleCron), required),
-			later.field("timeZone", text(1, 64, ruleTimeZone), def("UTC")),
-			later.field("startingDeadlineSeconds", integer(1, 86400), def(300)),
-			later.field("job", jobRules(object(
-				later.field("type", word("Restart", "Reload", "Check", "Command"), def("Command")),
-				later.field("command", label()),
-				later.field("parameters", argumentsSchema()),
+		live.field("schedules", listOf(object(
+			live.field("name", label(), required),
+			live.field("schedule", text(1, 256, ruleCron), required),
+			live.field("timeZone", text(1, 64, ruleTimeZone), def("UTC")),
+			live.field("startingDeadlineSeconds", integer(1, 86400), def(300)),
+			live.field("job", jobRules(object(
+				live.field("type", word(string(JobRestart), string(JobCommand)).later(SinceReady, string(JobReload), string(JobCheck)), def("Command")),
+				live.field("command", label()),
+				live.field("parameters", argumentsSchema()),
 			)), required),
 		), 0, 16).keyed("name")),
 		tunField(),

@@ -119,7 +119,7 @@ func (r rules) commandName(p *ProfileSpec, name string, at *path) {
 		names = append(names, c.Name)
 	}
 	if !slices.Contains(names, name) {
-		r.report(at, FaultNotFound, name, "there is no such command"+didYouMean(name, names))
+		r.report(at, FaultNotFound, name, noSuchCommand+didYouMean(name, names))
 	}
 }
 

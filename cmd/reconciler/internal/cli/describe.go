@@ -161,6 +161,9 @@ func writeServer(w io.Writer, s api.Server, written []api.ConsoleEntry, events [
 	if err := writeConditions(w, st.Conditions); err != nil {
 		return err
 	}
+	if err := writeSchedules(w, st.Schedules, now); err != nil {
+		return err
+	}
 	if err := writeGuarantees(w, st.Guarantees); err != nil {
 		return err
 	}
@@ -305,6 +308,27 @@ func writeConditions(w io.Writer, conditions []spec.Condition) error {
 		t.add(c.Type, c.Status, c.Reason, c.Message)
 	}
 	return indented(w, "Conditions", t)
+}
+
+func writeSchedules(w io.Writer, schedules []spec.ScheduleStatus, now time.Time) error {
+	if len(schedules) == 0 {
+		return nil
+	}
+	t := &table{header: []string{"Name", "Next", "Last", "Job", "Missed"}}
+	for _, s := range schedules {
+		next, last := none, none
+		switch {
+		case s.NextAt != nil && s.NextAt.After(now):
+			next = s.NextAt.UTC().Format(time.RFC3339) + " (in " + left(now, *s.NextAt) + ")"
+		case s.NextAt != nil:
+			next = s.NextAt.UTC().Format(time.RFC3339) + " (waits)"
+		}
+		if s.LastAt != nil {
+			last = age(now, s.LastAt) + " ago"
+		}
+		t.add(s.Name, next, last, or(s.LastJob, none), strconv.FormatInt(s.Missed, 10))
+	}
+	return indented(w, "Schedules", t)
 }
 
 func writeGuarantees(w io.Writer, guarantees []spec.Guarantee) error {

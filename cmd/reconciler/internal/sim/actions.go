@@ -199,7 +199,8 @@ func (w *world) edit() {
 		p.exits = w.choose(len(exitRules))
 		p.probes = w.choose(len(probes))
 		w.wish.profiles["p"] = p
-		w.tell("people edit profile p: %+v", p)
+		w.wish.schedule("p", w.choose(len(schedules)))
+		w.tell("people edit profile p: %+v", w.wish.profiles["p"])
 		return
 	default:
 		v.broken, v.good = false, nil

@@ -55,10 +55,11 @@ type deeds struct {
 	last      map[string]string // LastJob of each server, as the disk had it
 	restarted map[string]string // attempt -> the run that was stopped for it
 	direct    int               // jobs that were asked for directly
+	occasions map[string]string // server, schedule and time -> the job that was made for it
 }
 
 func newDeeds() deeds {
-	return deeds{ends: map[string]ended{}, taken: map[string]bool{}, last: map[string]string{}, restarted: map[string]string{}}
+	return deeds{ends: map[string]ended{}, taken: map[string]bool{}, last: map[string]string{}, restarted: map[string]string{}, occasions: map[string]string{}}
 }
 
 // job is a file of a job that changes, or somebody who asks for one, or withdraws one.
@@ -163,8 +164,10 @@ func (w *world) checkJobs() {
 	if w.loop == nil {
 		return
 	}
+	open := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(w.jobs.All())) {
 		m, _ := w.jobs.Get(name)
+		w.checkScheduled(name, &m, open)
 		id := attemptOf(&m)
 		end, over := w.deeds.ends[id]
 		switch {
@@ -219,13 +222,13 @@ func left(m *reconcile.JobMemory, now state.Moment) float64 {
 	if m.Accepted.BootID == now.BootID {
 		passed = (now.Uptime - m.Accepted.Uptime).Seconds()
 	}
-	return float64(*m.Spec.DeadlineSeconds) - passed
+	return m.Spec.Deadline().Seconds() - passed
 }
 
 // checkJobsEnded checks that every job has come to an end, and that none keeps a server from what is wished.
 func (w *world) checkJobsEnded() {
 	for name, m := range w.jobs.All() {
-		if !m.Phase.Over() {
+		if !m.Phase.Over() && (m.Origin == nil || left(&m, w.kernel.Now()) <= 0) {
 			w.failf("DC-1", "job %s is still %s", name, m.Phase)
 		}
 	}

@@ -48,6 +48,7 @@ func (w *world) converge() {
 		p.slow = true
 		w.wish.profiles[name] = p
 	}
+	w.wish.unschedule()
 	for name, v := range w.wish.servers {
 		if v.broken && v.good == nil {
 			delete(w.wish.servers, name)

@@ -16,6 +16,7 @@ type wish struct {
 	cache     map[string]spec.File
 	jobs      map[string]jobText
 
+	scheduled    bool                                // a profile has had schedules
 	acceptedJobs map[string]*spec.Accepted[spec.Job] // by text, so that an unchanged one keeps its pointer
 }
 
@@ -29,6 +30,7 @@ type profileText struct {
 	policy  string
 	exits   int // index into exitRules
 	most    int // disruption.maxUnavailable
+	comes   int // index into schedules
 	broken  bool
 }
 
@@ -113,7 +115,8 @@ spec:
   endpoints: [{name: rest, port: $(port)}]
   restart: {policy: %s, initialSeconds: %d, exits: %s}
   disruption: {maxUnavailable: %d}
-%s`, name, secret, args, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, env+probe)
+  schedules: %s
+%s`, name, secret, args, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, schedules[p.comes], env+probe)
 }
 
 func (s serverText) text(name string) string {

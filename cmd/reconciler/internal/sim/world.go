@@ -113,6 +113,9 @@ func newWorld(stream []byte) *world {
 	w.kernel.reaps = w.choose(2) == 1
 	w.kernel.exitInfo = w.choose(2) == 1
 	w.plainDisk = w.choose(4) == 1
+	if w.choose(4) == 1 {
+		w.wish.schedule("p", 1+w.choose(len(schedules)-1))
+	}
 	w.tell("a host: cgroups %v, orphans reaped %v, ends of the reaped told %v", w.kernel.hasCgroups, w.kernel.reaps, w.kernel.exitInfo)
 	return w
 }

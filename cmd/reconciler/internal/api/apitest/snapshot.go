@@ -146,6 +146,10 @@ func running(v *reconcile.ServerView) {
 	v.Status.Conditions = conditions("True", "True")
 	v.Status.Run = &spec.RunStatus{Number: 2, StartedAt: &start, ReadyAt: ref(start.Add(3 * time.Second)), Restarts: 1}
 	v.Status.Players = &spec.PlayersStatus{Count: ref(7), At: Now.Add(-3 * time.Minute)}
+	v.Status.Schedules = []spec.ScheduleStatus{
+		{Name: "backup", NextAt: ref(Now.Add(50 * time.Minute)), LastAt: ref(Now.Add(-10 * time.Minute)), LastJob: "town-backup-29543750"},
+		{Name: "restart", NextAt: ref(Now.Add(-time.Minute)), Missed: 3},
+	}
 	exit := spec.ExitStatus{
 		Class: spec.Expected, Reason: spec.ReasonStopRequested, ExitCode: ref(0),
 		StartedAt: ref(Now.Add(-26 * time.Hour)), FinishedAt: start.Add(-time.Second), StopStep: ref(1),
