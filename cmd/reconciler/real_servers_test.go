@@ -30,7 +30,10 @@ type realServer struct {
 	// the reply shows it.
 	line, said string
 	replies    bool
-	secret     string // the reference of its console's password
+	// game begins one, by lines to its console and what it prints of each; save is the file, below its directory, in which its stop keeps it.
+	game   [][2]string
+	save   string
+	secret string // the reference of its console's password
 	// parameters are further ones of the test's, "" = none.
 	parameters string
 	// manifest is that of a server of the test's own, whose profile is called as example says; "" = the example's.
@@ -41,7 +44,10 @@ var realServers = []realServer{
 	{example: "echo", program: "/usr/bin/perl", network: "tcp", exit: "0"},
 	{example: "openttd", counts: true, program: "/usr/games/openttd", network: "tcp", exit: "0", step: 2, line: "echo reconciler-was-here", said: "reconciler-was-here", files: openttdFiles},
 	{example: "minetest", program: "/usr/lib/minetest/minetestserver", network: "udp", exit: "0", files: minetestFiles},
-	{example: "freeciv", program: "/usr/games/freeciv-server", user: "nobody", network: "tcp", exit: "0"},
+	// With `set aifill` to fewer than are there it aborts at its end, after it has saved: free(): invalid pointer (3.0.6).
+	{example: "freeciv", program: "/usr/games/freeciv-server", user: "nobody", network: "tcp", exit: "0", save: "saves/freeciv-T*-interrupted.sav.xz", game: [][2]string{
+		{"set minplayers 0", "'minplayers' has been set to 0"}, {"start", "Game saved as saves/freeciv-T0001"},
+	}},
 	{example: "bzflag", program: "/usr/games/bzfs", network: "tcp", exit: "0"},
 	{example: "nginx", program: "/usr/sbin/nginx", network: "tcp", exit: "0", files: nginxFiles},
 	{example: "nginx", program: "/usr/sbin/nginx", user: "nobody", network: "tcp", exit: "0", files: nginxFiles},

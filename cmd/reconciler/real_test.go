@@ -130,14 +130,34 @@ func liveOneServer(t *testing.T, binary string, server realServer) {
 	if server.line != "" {
 		h.converse(t, name, server)
 	}
+	for _, line := range server.game {
+		h.converse(t, name, realServer{line: line[0], said: line[1]})
+	}
+	before := h.saves(t, name, server)
 	h.cli(t, "stop", name, "--timeout", long)
 	h.checkStop(t, name, server, max(1, server.step))
+	if server.save != "" && (len(before) > 0 || len(h.saves(t, name, server)) != 1) {
+		t.Errorf("saved before the stop %q, after it %q", before, h.saves(t, name, server))
+	}
 	for _, e := range h.awaitSteps(t, name, server.example) {
 		if e.Result != state.Sent && e.Result != state.Done {
 			t.Errorf("step %d came to %s %s", e.Index+1, e.Result, e.Reason)
 		}
 	}
 	t.Logf("%s", h.cli(t, "history", name))
+}
+
+// saves are the files in which a server's stop has kept its game.
+func (h *host) saves(t *testing.T, name string, server realServer) []string {
+	t.Helper()
+	if server.save == "" {
+		return nil
+	}
+	found, err := filepath.Glob(filepath.Join(h.state, "data", name, server.save))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // converse sends a server its line until it has answered as it does.

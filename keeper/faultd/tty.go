@@ -124,9 +124,10 @@ func (t *tty) password() error {
 	say("hiding what is typed")
 	fmt.Print("Password: ")
 	line, err := t.in.ReadString('\n')
+	err = errors.Join(err, unix.IoctlSetTermios(0, unix.TCSETS, mode)) // before it says anything: who hears it may type
 	fmt.Println()
 	say("a password of %d bytes", len(trimNewline(line)))
-	return errors.Join(err, unix.IoctlSetTermios(0, unix.TCSETS, mode))
+	return err
 }
 
 // keys reads what is typed as it is typed.
