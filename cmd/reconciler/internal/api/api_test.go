@@ -232,6 +232,12 @@ func TestListsWarn(t *testing.T) {
 	snap := apitest.Sample()
 	snap.Keeper = false
 	snap.Sources[0].PrunePaused = []spec.ObjectKey{{Kind: spec.KindServer, Key: town()}}
+	for i, c := range []spec.Condition{
+		{Type: spec.ConditionAccepted, Status: "False", Reason: "ProfileNotFound"}, {Type: spec.ConditionAccepted, Status: "False", Reason: "StaleManifest"},
+		{Type: spec.ConditionAccepted, Status: "False", Reason: "Removed"}, {Type: spec.ConditionAccepted, Status: "False", Reason: "Invalid"},
+	} {
+		snap.Servers[i].Status.Conditions = []spec.Condition{c}
+	}
 	c := dial(t, apitest.NewLoop(snap), &apitest.Host{})
 	var warned []string
 	c.Warn = func(text string) { warned = append(warned, text) }
@@ -241,6 +247,7 @@ func TestListsWarn(t *testing.T) {
 	want := []string{
 		"1 objects are in no file of source manifests any more; their removal is held until 'reconciler prune --confirm'",
 		"files have faults: bad.yaml; see 'reconciler get sources'",
+		"servers are not accepted as declared: hamlet (ProfileNotFound), edge/proxy (Invalid); see 'reconciler why'",
 		"the keeper has not been heard: states are the last known, and nothing is started or stopped",
 	}
 	if strings.Join(warned, "\n") != strings.Join(want, "\n") {

@@ -42,6 +42,7 @@ type AttachEvent struct {
 	After  string         `json:"after,omitempty"`
 	Writer *ConsoleWriter `json:"writer,omitempty"` // with types Writer and Terminal; absent = nobody writes
 	Lost   int64          `json:"lost,omitempty"`   // of a terminal's Output: so many bytes that came after the text are lost, as they were not taken in time
+	Why    string         `json:"why,omitempty"`    // with type Lines: why there is no terminal now; "" = none is declared
 	Status *Status        `json:"status,omitempty"` // with type Error
 }
 

@@ -15,7 +15,7 @@ import (
 func (s *Service) getHistory(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.view(r)
 	if err != nil {
-		if v = s.removed(r); v == nil {
+		if v = s.removed(r, r.PathValue("name")); v == nil {
 			return err
 		}
 	}
@@ -51,8 +51,8 @@ func consoleEntries(written []observe.Written) []ConsoleEntry {
 }
 
 // removed is what is kept of a server that is gone, nil when there is nothing or nobody tells.
-func (s *Service) removed(r *http.Request) *reconcile.ServerView {
-	k := spec.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+func (s *Service) removed(r *http.Request, name string) *reconcile.ServerView {
+	k := spec.Key{Namespace: r.PathValue("namespace"), Name: name}
 	past, err := s.Host.Past(r.Context(), k)
 	if err != nil {
 		s.Log.Debug("the archive cannot be asked", "error", err)
@@ -60,7 +60,7 @@ func (s *Service) removed(r *http.Request) *reconcile.ServerView {
 	if len(past) == 0 {
 		return nil
 	}
-	return &reconcile.ServerView{Key: k, Facts: past}
+	return &reconcile.ServerView{Key: k, Profile: past[len(past)-1].Scope.Profile, Facts: past}
 }
 
 func historyOf(v *reconcile.ServerView) History {

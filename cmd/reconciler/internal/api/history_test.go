@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"io"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -30,6 +32,21 @@ func TestHistoryOfARemovedServer(t *testing.T) {
 	}
 	if len(h.Items) != 3 || h.Items[1].Number != 2 || h.Items[1].Profile != "old" || h.Items[2].Profile != "new" || h.Current != nil || h.Metadata.Name != "gone" {
 		t.Errorf("history %+v", h)
+	}
+	// So is its log, and who asks for anything else is told of both.
+	host.LogText = "its last words"
+	log, err := c.Stream(t.Context(), api.ObjectPath(api.Servers, gone, "log"), url.Values{api.QueryFollow: {"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if text, err := io.ReadAll(log); err != nil || string(text) != host.LogText || host.LastLog.Scope.Profile != "new" {
+		t.Errorf("its log is %q of %s: %v", text, host.LastLog.Scope, err)
+	}
+	for _, path := range []string{api.ObjectPath(api.Servers, gone), api.ListPath(api.Events, "default")} {
+		if err := c.Get(t.Context(), path, url.Values{api.QueryName: {gone.Name}}, nil); err == nil || !strings.Contains(err.Error(), "it was removed; 'reconciler history gone'") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 	never := spec.Key{Namespace: "default", Name: "never"}
 	if err := c.Get(t.Context(), api.ObjectPath(api.Servers, never, "history"), nil, &h); err == nil || !strings.Contains(err.Error(), "not found") {

@@ -13,13 +13,16 @@ import (
 // getLog streams a server's log. It holds nothing of the loop or the keeper's control connection (BP-13): the host reads
 // it over a connection of its own.
 func (s *Service) getLog(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.view(r)
-	if err != nil {
-		return err
-	}
 	q, err := logQuery(r, time.Now())
 	if err != nil {
 		return err
+	}
+	v, err := s.view(r)
+	if err != nil {
+		if v = s.removed(r, r.PathValue("name")); v == nil {
+			return err
+		}
+		q.Follow = false // nothing comes any more
 	}
 	q.Scope = spec.Scope{Namespace: v.Key.Namespace, Server: v.Key.Name, Profile: v.Profile}
 	if err := s.awaitKeeper(w, r); err != nil {

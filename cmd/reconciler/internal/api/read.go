@@ -53,7 +53,7 @@ func (s *Service) answerOne(w http.ResponseWriter, r *http.Request, resource str
 	}
 	items := c(s.Loop.Snapshot())
 	if len(items) == 0 {
-		return NotFound(resource, r.PathValue("name"))
+		return s.notFound(r, resource, r.PathValue("name"))
 	}
 	if watch {
 		return s.watch(w, r, c)
@@ -185,10 +185,33 @@ func warnings(snap *reconcile.Snapshot) []string {
 		}
 		out = append(out, fmt.Sprintf("files have faults: %s; see 'reconciler get sources'", named))
 	}
+	if text := refused(snap); text != "" {
+		out = append(out, text)
+	}
 	if !snap.Keeper {
 		out = append(out, "the keeper has not been heard: states are the last known, and nothing is started or stopped")
 	}
 	return out
+}
+
+// refused names the servers whose manifest is good and cannot be used as it is; "" = none.
+func refused(snap *reconcile.Snapshot) string {
+	var named []string
+	for _, v := range snap.Servers {
+		for _, c := range v.Status.Conditions {
+			if c.Type == spec.ConditionAccepted && c.Status == "False" && c.Reason != "Removed" && c.Reason != "StaleManifest" {
+				named = append(named, v.Key.String()+" ("+c.Reason+")")
+			}
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	text := strings.Join(named[:min(len(named), maxWarned)], ", ")
+	if len(named) > maxWarned {
+		text += ", ..."
+	}
+	return "servers are not accepted as declared: " + text + "; see 'reconciler why'"
 }
 
 func (s *Service) profileItems(r *http.Request) (collect, error) {
@@ -250,7 +273,7 @@ func (*Service) holdItems(r *http.Request) (collect, error) {
 func (s *Service) listEvents(w http.ResponseWriter, r *http.Request) error {
 	p := pick{namespace: r.PathValue("namespace"), name: r.URL.Query().Get(QueryName)}
 	if p.name != "" && len(p.servers(s.Loop.Snapshot())) == 0 {
-		return NotFound(Servers, p.name)
+		return s.notFound(r, Servers, p.name)
 	}
 	return s.answer(w, r, func(snap *reconcile.Snapshot) []item {
 		var all []*Event
@@ -305,9 +328,18 @@ func (s *Service) view(r *http.Request) (*reconcile.ServerView, error) {
 	k := spec.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	v := s.Loop.Snapshot().Server(k)
 	if v == nil {
-		return nil, NotFound(Servers, k.Name)
+		return nil, s.notFound(r, Servers, k.Name)
 	}
 	return v, nil
+}
+
+// notFound is [NotFound] that says of a server which was removed where to look.
+func (s *Service) notFound(r *http.Request, resource, name string) error {
+	status := NotFound(resource, name)
+	if resource == Servers && s.removed(r, name) != nil {
+		status.Message += ": it was removed; 'reconciler history " + name + "' tells how its runs ended, and 'reconciler logs " + name + "' what is kept of its output"
+	}
+	return status
 }
 
 func boolQuery(r *http.Request, name string) (bool, error) {

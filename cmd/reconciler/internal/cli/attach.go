@@ -87,6 +87,9 @@ func (a *attachCommand) run(ctx context.Context, name string) error {
 		if !errors.Is(err, errLines) {
 			return err
 		}
+		if lines := new(linesError); errors.As(err, &lines) {
+			a.e.note(serverRef(k) + ": " + lines.why + "; these are lines, attach again for the terminal")
+		}
 	}
 	at := &attachment{
 		e: a.e, c: c, key: k, view: a.view, tail: a.tail, begun: make(chan struct{}),

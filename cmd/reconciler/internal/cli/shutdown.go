@@ -2,11 +2,17 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +20,7 @@ import (
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/cmd/reconciler/internal/client"
 	"reconciler.dev/reconciler/cmd/reconciler/internal/daemon"
+	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
 )
 
@@ -44,7 +51,9 @@ func runShutdown(ctx context.Context, e *env, p place, timeout time.Duration) er
 		return err
 	}
 	defer c.Close()
+	done := showStopping(ctx, e, c)
 	err = c.Post(ctx, api.PathShutdown, nil, nil)
+	done()
 	if errors.Is(err, client.ErrNotRunning) {
 		return shutdownAlone(ctx, e, p)
 	}
@@ -64,6 +73,46 @@ func runShutdown(ctx context.Context, e *env, p place, timeout time.Duration) er
 	awaitEnd(ctx, l)
 	fmt.Fprintln(e.stdout, "every run is stopped; the reconciler and its keeper have ended")
 	return nil
+}
+
+// showStopping shows on a terminal which servers have not ended yet, until done is called.
+func showStopping(ctx context.Context, e *env, c *client.Client) (done func()) {
+	if !e.progress {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		p := newProgress(e)
+		defer p.clear()
+		left := map[spec.Key]*waiting{}
+		// An error is the shutdown's to tell: it asks the same reconciler.
+		_ = c.Watch(ctx, api.ListPath(api.Servers, ""), url.Values{api.QueryView: {api.ViewSummary}}, func(ev api.WatchEvent) error {
+			if ev.Type == api.Bookmark {
+				return nil
+			}
+			var s api.Server
+			if err := json.Unmarshal(ev.Object, &s); err != nil {
+				return err
+			}
+			k := s.Metadata.Key()
+			switch s.Status.State {
+			case spec.StateStarting, spec.StateRunning, spec.StateStopping, spec.StateBlocked:
+				left[k] = &waiting{key: k, state: stateText(s.Status, e.now())}
+			default:
+				delete(left, k)
+			}
+			if ev.Type == api.Deleted {
+				delete(left, k)
+			}
+			p.show(slices.SortedFunc(maps.Values(left), func(a, b *waiting) int { return strings.Compare(a.key.String(), b.key.String()) }))
+			return nil
+		})
+	})
+	return func() {
+		cancel()
+		showing.Wait()
+	}
 }
 
 // The reconciler answers before it has ended; how long that may take, and how often to look.

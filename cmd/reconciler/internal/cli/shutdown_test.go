@@ -60,3 +60,43 @@ func TestShutdownWaitsForTheLock(t *testing.T) {
 	}
 	awaitEnd(context.Background(), state.Layout{State: "/nonexistent", Runtime: "/nonexistent"}) // does not wait
 }
+
+// told is a terminal that says what is drawn on it.
+type told chan string
+
+func (c told) Write(p []byte) (int, error) {
+	c <- string(p)
+	return len(p), nil
+}
+
+// On a terminal a shutdown shows what has not ended yet, as it ends, and wipes that away; a pipe hears nothing of it.
+func TestShutdownShowsWhatIsLeft(t *testing.T) {
+	loop := apitest.NewLoop(apitest.Sample())
+	runtime := apitest.Serve(t, loop, &apitest.Host{})
+	drawn := make(told, 100)
+	e := &env{stderr: drawn, progress: true, now: func() time.Time { return apitest.Now }, getenv: func(string) string { return "" }}
+	c, err := e.dial(place{state: runtime, runtime: runtime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	done := showStopping(t.Context(), e, c)
+	for _, step := range []struct {
+		state spec.ServerState
+		want  string
+	}{{spec.StateRunning, "town is Running"}, {spec.StateStopping, "town is Stopping"}} {
+		play(t.Context(), loop, spec.Key{Namespace: "default", Name: "town"}, []func(*reconcile.ServerView){func(v *reconcile.ServerView) { v.Status.State = step.state }})
+		if got, want := <-drawn, "\rwaiting: "+step.want+"\x1b[K"; got != want {
+			t.Errorf("drawn is %q, want %q", got, want)
+		}
+	}
+	done()
+	if got := <-drawn; got != "\r\x1b[K" {
+		t.Errorf("in the end %q is drawn", got)
+	}
+	e.progress = false
+	showStopping(t.Context(), e, c)()
+	if len(drawn) > 0 {
+		t.Errorf("a pipe gets %q", <-drawn)
+	}
+}

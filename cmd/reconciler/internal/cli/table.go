@@ -92,7 +92,7 @@ func (t *table) mark(head, value string) {
 // age is the time since t as kubectl prints it: 5s, 3m10s, 2h, 8d.
 func age(now time.Time, t *time.Time) string {
 	if t == nil || t.IsZero() {
-		return "<unknown>"
+		return none
 	}
 	return duration.HumanDuration(now.Sub(*t))
 }

@@ -86,7 +86,7 @@ func serverRow(s api.Server, o tableOptions) []string {
 		k.Name,
 		or(s.Spec.Profile, none),
 		conditionStatus(s.Status, spec.ConditionReady),
-		stateText(s.Status, o.now),
+		rowState(s.Status, o.now),
 		restartsText(s.Status, o.now),
 		age(o.now, s.Metadata.CreationTimestamp),
 		holdText(s.Status.Hold, o.now),
@@ -119,6 +119,15 @@ func stateText(s spec.ServerStatus, now time.Time) string {
 		return string(s.State) + ", " + age(now, r.StartedAt) + " of " + duration.HumanDuration(r.ReadyBy.Sub(*r.StartedAt))
 	}
 	return string(s.State)
+}
+
+// rowState is the state in a table: of a run that waits to be replaced it says so.
+func rowState(s spec.ServerStatus, now time.Time) string {
+	text := stateText(s, now)
+	if s.State == spec.StateRunning && conditionStatus(s, spec.ConditionRestartPending) == "True" {
+		text += ", restart pending"
+	}
+	return text
 }
 
 // playersText is how many play; "unknown" when the server does not tell.

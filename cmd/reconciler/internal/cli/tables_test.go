@@ -41,3 +41,16 @@ func TestPlayersText(t *testing.T) {
 		}
 	}
 }
+
+// A run that waits to be replaced is seen to wait where the servers are listed.
+func TestRowState(t *testing.T) {
+	for want, s := range map[string]spec.ServerStatus{
+		"Running":                  {State: spec.StateRunning, Conditions: []spec.Condition{{Type: spec.ConditionRestartPending, Status: "False"}}},
+		"Running, restart pending": {State: spec.StateRunning, Conditions: []spec.Condition{{Type: spec.ConditionRestartPending, Status: "True"}}},
+		"Stopping":                 {State: spec.StateStopping, Conditions: []spec.Condition{{Type: spec.ConditionRestartPending, Status: "True"}}},
+	} {
+		if got := rowState(s, time.Time{}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -22,6 +22,12 @@ import (
 // errLines says that the server has no terminal now: its lines can be attached to.
 var errLines = errors.New("there is no terminal to attach to")
 
+// linesError is errLines of a server that declares a terminal.
+type linesError struct{ why string }
+
+func (e *linesError) Error() string        { return e.why }
+func (e *linesError) Is(target error) bool { return target == errLines }
+
 // errRunOver says that the run of the terminal is over.
 var errRunOver = errors.New("the run is over")
 
@@ -185,6 +191,9 @@ func (t *terminalAttachment) take(e api.AttachEvent) error {
 		t.setWriter(e.Writer)
 	case api.AttachEnded:
 		return errRunOver
+	}
+	if e.Type == api.AttachLines && e.Why != "" {
+		return &linesError{e.Why}
 	}
 	if !t.attached() {
 		return errLines

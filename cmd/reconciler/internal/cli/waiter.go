@@ -41,7 +41,7 @@ type waiting struct {
 	done  func()
 	over  bool
 	state string // as last seen, for progress
-	stall string // what has to change first by somebody's doing, as last seen; "" = nothing
+	stall string // what keeps it from there, as last seen; "" = nothing
 }
 
 // timeoutError says which objects did not get there in time.
@@ -93,13 +93,28 @@ func (w *waiter) addLook(k spec.Key, l look, done func()) *waiting {
 	return one
 }
 
-// stallText says what keeps a server from what is wished of it; "" = nothing that somebody would have to change. A faulty file is
-// not told: it keeps back only what it would change.
+// stallText says what keeps a server from what is wished of it; "" = nothing that is known. A faulty file is not told: it keeps back only
+// what it would change.
 func stallText(st spec.ServerStatus) string {
 	if conditionStatus(st, spec.ConditionStalled) != "True" || conditionStatus(st, spec.ConditionAccepted) == "False" {
-		return ""
+		return unreadyText(st)
 	}
 	return "is stalled: " + why(st)
+}
+
+// unreadyText says what a server that runs lacks to be Ready; "" = nothing, or nobody says.
+func unreadyText(st spec.ServerStatus) string {
+	if st.State != spec.StateStarting && st.State != spec.StateRunning {
+		return ""
+	}
+	for _, kind := range []string{spec.ConditionEndpointsReachable, spec.ConditionReady} {
+		for _, c := range st.Conditions {
+			if c.Type == kind && c.Status == "False" && c.Message != "" {
+				return "is not ready: " + c.Message + " (" + c.Reason + ")"
+			}
+		}
+	}
+	return ""
 }
 
 var errAllDone = errors.New("all done")

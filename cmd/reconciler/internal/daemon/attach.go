@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"reconciler.dev/reconciler/cmd/reconciler/internal/api"
 	"reconciler.dev/reconciler/keeper"
+	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/observe/logs"
 	"reconciler.dev/reconciler/reconcile"
 	"reconciler.dev/reconciler/spec"
@@ -31,9 +33,12 @@ func (d *daemon) Attach(ctx context.Context, q api.AttachQuery, emit func(api.At
 	if q.Keys {
 		f := terminalOf(server)
 		if f == nil {
-			return emit(api.AttachEvent{Type: api.AttachLines})
+			return emit(api.AttachEvent{Type: api.AttachLines, Why: whyLines(server, consoleOf(d.loop.Snapshot(), server))})
 		}
 		return d.attachTerminal(ctx, q, f, emit)
+	}
+	if !q.View && !takesLines(server, consoleOf(d.loop.Snapshot(), server)) {
+		return api.Failure(api.ReasonConflict, "server %q has no console: declare `spec.console.input` in its profile; --view shows what it prints", q.Server.Name)
 	}
 	place, err := placeToBegin(q, shownScope(server, spec.Scope{}))
 	if err != nil {
@@ -65,6 +70,42 @@ func (d *daemon) Attach(ctx context.Context, q api.AttachQuery, emit func(api.At
 		}
 		v.place = logPlace{scope: next}
 	}
+}
+
+// consoleOf is the console that the profile of a server declares; known is unset when the profile is not.
+func consoleOf(snap *reconcile.Snapshot, v *reconcile.ServerView) declaredConsole {
+	p := snap.Profile(spec.Key{Namespace: v.Key.Namespace, Name: v.Profile})
+	if p == nil || p.Object == nil {
+		return declaredConsole{}
+	}
+	return declaredConsole{known: true, console: p.Object.Spec.Console}
+}
+
+// declaredConsole is what a profile says of its console, as far as there is one.
+type declaredConsole struct {
+	known   bool
+	console *spec.Console
+}
+
+// takesLines reports whether a server has a console, by its run or by what its next one will have; where that is not known it may have.
+func takesLines(v *reconcile.ServerView, declared declaredConsole) bool {
+	for _, f := range v.Facts {
+		if !f.Run.Over() && f.Run.Console != nil {
+			return true
+		}
+	}
+	return !declared.known || declared.console != nil && declared.console.Input != "" && declared.console.Input != spec.ConsoleNone
+}
+
+// whyLines says why there are lines alone where keys were asked for, "" when a terminal is not declared.
+func whyLines(v *reconcile.ServerView, declared declaredConsole) string {
+	switch {
+	case declared.console == nil || declared.console.TTY == nil:
+		return ""
+	case slices.ContainsFunc(v.Facts, func(f *observe.Facts) bool { return !f.Run.Over() }):
+		return "its run has no terminal: that comes with the next one"
+	}
+	return "it does not run, and its terminal comes with its run"
 }
 
 // shownScope is the scope whose log is shown: the one that was, as long as a run lives in it, else that of the live run, or the one

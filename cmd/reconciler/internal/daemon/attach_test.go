@@ -78,3 +78,36 @@ func FuzzParsePlace(f *testing.F) {
 		}
 	})
 }
+
+// Who has no console takes no lines, and why there is no terminal is said where one is declared.
+func TestDeclaredConsoles(t *testing.T) {
+	live := func(c *spec.LaunchConsole) []*observe.Facts {
+		return []*observe.Facts{{}, {Run: &observe.RunFacts{Phase: state.Started, Console: c}}}
+	}
+	over := []*observe.Facts{{Run: &observe.RunFacts{Phase: state.Exited, Console: &spec.LaunchConsole{}}}}
+	unknown, none := declaredConsole{}, declaredConsole{known: true}
+	lines := declaredConsole{known: true, console: &spec.Console{Input: spec.ConsoleStdin}}
+	tty := declaredConsole{known: true, console: &spec.Console{Input: spec.ConsoleStdin, TTY: &spec.TTY{}}}
+	for name, c := range map[string]struct {
+		facts    []*observe.Facts
+		declared declaredConsole
+		takes    bool
+		why      string
+	}{
+		"never ran, none declared":        {declared: none},
+		"never ran, None declared":        {declared: declaredConsole{known: true, console: &spec.Console{Input: spec.ConsoleNone}}},
+		"never ran, declared":             {declared: lines, takes: true},
+		"never ran, not known":            {declared: unknown, takes: true},
+		"over, none declared any more":    {facts: over, declared: none},
+		"live with one, none declared":    {facts: live(&spec.LaunchConsole{}), declared: none, takes: true},
+		"live without, declared now":      {facts: live(nil), declared: lines, takes: true},
+		"live without, none declared":     {facts: live(nil), declared: none},
+		"a terminal, at rest":             {facts: over, declared: tty, takes: true, why: "it does not run, and its terminal comes with its run"},
+		"a terminal, for the run to come": {facts: live(&spec.LaunchConsole{}), declared: tty, takes: true, why: "its run has no terminal: that comes with the next one"},
+	} {
+		v := &reconcile.ServerView{Facts: c.facts}
+		if takes, why := takesLines(v, c.declared), whyLines(v, c.declared); takes != c.takes || why != c.why {
+			t.Errorf("%s: takes lines %v, and %q", name, takes, why)
+		}
+	}
+}
