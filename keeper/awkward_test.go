@@ -95,7 +95,7 @@ func TestAwkwardPrograms(t *testing.T) {
 	}
 }
 
-// nothingLeft checks that no process, folder and cgroup is left of a command whose processes are listed in a file. What has ended
+// nothingLeft checks that no process, folder and cgroup is left of a command, or a probe, whose processes are listed in a file. What has ended
 // is taken away once it is on record, a moment after it was told.
 func (r *rig) nothingLeft(s spec.Scope, command, pids string) {
 	r.t.Helper()
@@ -120,8 +120,10 @@ func (r *rig) nothingLeft(s spec.Scope, command, pids string) {
 	if run.Cgroup == "" {
 		return
 	}
-	leaves := filepath.Join(r.cgroupMount(), run.Cgroup, "cmd-*")
-	eventually(r.t, command+" leaves no cgroup", func() bool { found, _ := filepath.Glob(leaves); return len(found) == 0 })
+	for _, leaf := range []string{"cmd-*", "probe-*"} {
+		leaves := filepath.Join(r.cgroupMount(), run.Cgroup, leaf)
+		eventually(r.t, command+" leaves no cgroup", func() bool { found, _ := filepath.Glob(leaves); return len(found) == 0 })
+	}
 }
 
 // cgroupMount is where cgroup2 is mounted.

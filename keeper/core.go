@@ -82,6 +82,7 @@ type scope struct {
 	numbered bool  // logged was looked up; since then numbers are on record before there is a log
 	logged   int64 // the highest number of a run that had a log then
 
+	probes   map[spec.Purpose]*probeProgram
 	programs map[string]*program // those that are open on record, by their ids; one that is missing is a predecessor's
 
 	// Deliveries that this core handed to its kernel and whose end is not on record, and who asks for it.

@@ -29,6 +29,7 @@ func (c *Core) adoptAll(contents *state.Contents) {
 			continue
 		}
 		s.litter = s.endedPrograms(folders)
+		s.findProbes(folders)
 		if r.Run != nil && r.Run.Phase == state.Exited && folders[r.Run.ID] {
 			s.remain = []remains{{place: s.place()}}
 		}
@@ -49,6 +50,9 @@ func (c *Core) sweep(records []*state.Record, folders map[string]bool) {
 	for _, r := range records {
 		if r.Run != nil {
 			delete(folders, r.Run.ID)
+			for _, why := range programProbes {
+				delete(folders, probeID(r.Run.ID, why))
+			}
 		}
 	}
 	for _, s := range c.all() {

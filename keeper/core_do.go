@@ -308,15 +308,21 @@ func (s *scope) outcomeOf(d state.Delivery) Outcome {
 	return o
 }
 
+// endedBy says in words how a program ended.
+func endedBy(status uint32) string {
+	if sig := status & 0x7f; sig != 0 {
+		return "was ended by " + spec.SignalName(int(sig))
+	}
+	return fmt.Sprintf("ended with exit code %d", status>>8&0xff)
+}
+
 // programDetail says in words why a program did not do what was asked for; "" = it did.
 func programDetail(d *state.Delivery) string {
 	switch d.Reason {
 	case "":
 		return ""
-	case string(spec.ReasonExited):
-		return fmt.Sprintf("it ended with exit code %d", *d.Program.Exit.Status>>8&0xff)
-	case string(spec.ReasonSignaled):
-		return "it was ended by " + spec.SignalName(int(*d.Program.Exit.Status&0x7f))
+	case string(spec.ReasonExited), string(spec.ReasonSignaled):
+		return "it " + endedBy(*d.Program.Exit.Status)
 	case state.ReasonTimedOut:
 		return fmt.Sprintf("it took longer than %d s, and was killed", d.Program.WithinSeconds)
 	case state.ReasonRunEnded:

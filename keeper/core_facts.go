@@ -143,8 +143,8 @@ func (s *scope) facts() *observe.Facts {
 		Number: r.Number, ID: r.ID, Phase: r.Phase, SpecHash: r.SpecHash, LiveHash: r.LiveHash, FilesHash: r.FilesHash, Files: r.Files, Generation: r.Generation,
 		Source: r.Source, Cause: r.Cause, By: r.By, LaunchingAt: r.LaunchingAt, StartedAt: r.StartedAt, ReadyAt: r.ReadyAt,
 		LogSeenAt: r.LogSeenAt, NotifiedAt: r.NotifiedAt, Stop: stopFacts(r.Stop), MainExit: r.MainExit, Changed: s.changed,
-		Ladder: withoutArguments(r.Launch.Stop), Console: r.Launch.Console, Endpoints: r.Launch.Endpoints, Readiness: r.Launch.Readiness, Restart: r.Launch.Restart,
-		Liveness: r.Launch.Liveness, StartDeadlineSeconds: r.Launch.StartDeadlineSeconds, Players: r.Launch.Players,
+		Ladder: withoutArguments(r.Launch.Stop), Console: r.Launch.Console, Endpoints: r.Launch.Endpoints, Readiness: probeFacts(r.Launch.Readiness), Restart: r.Launch.Restart,
+		Liveness: probeFacts(r.Launch.Liveness), StartDeadlineSeconds: r.Launch.StartDeadlineSeconds, Players: r.Launch.Players,
 		Commands: observe.CommandsOf(&r.Launch),
 		Alive:    s.liveness(), Tree: s.treeFacts(),
 	}
@@ -165,6 +165,16 @@ func withoutArguments(ladder []spec.StopStep) []spec.StopStep {
 		}
 	}
 	return ladder
+}
+
+// probeFacts is a probe without the arguments of its program.
+func probeFacts(p *spec.LaunchProbe) *spec.LaunchProbe {
+	if p == nil || p.Exec == nil || len(p.Exec.Args) == 0 {
+		return p
+	}
+	shown, exec := *p, *p.Exec
+	exec.Args, shown.Exec = nil, &exec
+	return &shown
 }
 
 func hasArguments(s spec.StopStep) bool { return s.Exec != nil && len(s.Exec.Args) > 0 }

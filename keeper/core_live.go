@@ -117,7 +117,7 @@ func (c *Core) Archive(o state.ScopeOrder, g Guard) error {
 	if len(s.openPrograms()) > 0 {
 		return refuse(CheckLive, "a command of %s runs: wait until it has ended", s.name)
 	}
-	if len(s.remain) > 0 || len(s.litter) > 0 {
+	if len(s.remain) > 0 || len(s.litter) > 0 || len(s.probes) > 0 {
 		return fmt.Errorf("cannot archive %s: what its last run left cannot be removed yet", s.name)
 	}
 	if err := c.records.Archive(s.name); err != nil && !errors.Is(err, state.ErrNoRecord) {

@@ -39,6 +39,10 @@ func (c *Core) Probe(o state.ProbeOrder, g Guard, told func(observe.Probed)) err
 		told(c.askWatchdog(s, time.Duration(l.PeriodSeconds)*time.Second))
 		return nil
 	}
+	if p := probeOf(&launch, o.For); p != nil && p.Exec != nil {
+		c.startProbe(s, o.For, p, told)
+		return nil
+	}
 	q := Probing{For: o.For, Launch: &launch, Host: c.Host(), At: o.At}
 	if !q.ask() {
 		return refuse(CheckCommand, "%s declares nothing that the keeper could ask it for %q", s.name, o.For)
@@ -49,19 +53,11 @@ func (c *Core) Probe(o state.ProbeOrder, g Guard, told func(observe.Probed)) err
 
 // ask puts in what the launch says of a probing's purpose. It reports whether that is something for the keeper.
 func (q *Probing) ask() bool {
-	probe := q.Launch.Readiness
-	switch q.For {
-	case spec.ForReadiness:
-	case spec.ForLiveness:
-		probe = q.Launch.Liveness
-	case spec.ForPlayers:
-		if p := q.Launch.Players; p != nil {
-			q.HTTP, q.Field, q.Within = p.HTTP, p.Field, spec.PlayersSeconds*time.Second
-		}
+	if p := q.Launch.Players; q.For == spec.ForPlayers && p != nil {
+		q.HTTP, q.Field, q.Within = p.HTTP, p.Field, spec.PlayersSeconds*time.Second
 		return q.HTTP != nil
-	default:
-		return false
 	}
+	probe := probeOf(q.Launch, q.For)
 	if probe == nil {
 		return false
 	}

@@ -130,6 +130,7 @@ func (c *Core) settle(s *scope) {
 	}
 	c.settleDeliveries(s)
 	c.settlePrograms(s)
+	c.settleProbes(s)
 	c.settleTyping(s)
 	if s.live() == nil {
 		c.publishChange(s)
@@ -156,13 +157,16 @@ func (c *Core) publishChange(s *scope) {
 
 func (c *Core) advance(s *scope) {
 	c.recordSeen(s)
-	if !c.settleMain(s) || s.exit == nil && !c.treeGone(s) || len(s.openPrograms()) > 0 {
+	if !c.settleMain(s) || s.exit == nil && !c.treeGone(s) || s.busy() {
 		return
 	}
 	if err := c.end(s); err != nil {
 		s.again = true
 	}
 }
+
+// busy reports whether something is not over yet that is run beside the run.
+func (s *scope) busy() bool { return len(s.openPrograms()) > 0 || len(s.probes) > 0 }
 
 // settleMain reports whether the main process is gone and its end, if there was one, on record.
 func (c *Core) settleMain(s *scope) bool {
@@ -180,16 +184,16 @@ func (c *Core) settleMain(s *scope) bool {
 		return false
 	}
 	if !s.dead {
-		c.kernel.EndProbes(s.place()) // what is asked of a run does not outlive it
+		s.dead = true
+		c.endProbes(s) // what is asked of a run does not outlive it
 	}
-	s.dead = true
 	if run.Phase == state.Released && s.never == (never{}) {
 		if staged, err := s.proc.Staged(); err == nil && staged {
 			s.never = never{reason: spec.ReasonStartAborted}
 		}
 	}
 	if run.MainExit == nil && s.never == (never{}) {
-		if c.treeGone(s) && len(s.openPrograms()) == 0 {
+		if c.treeGone(s) && !s.busy() {
 			// Both ends go into one record. Until it is written the zombie keeps the first.
 			s.exit = &end
 			return true

@@ -57,7 +57,7 @@ func (c *Core) Stop(o state.StopOrder, g Guard) error {
 	if err != nil {
 		return err
 	}
-	c.kernel.EndProbes(s.place())
+	c.endProbes(s)
 	c.publish(s)
 	return nil
 }

@@ -45,6 +45,9 @@ func (c *Core) knownRuns() map[string]bool {
 		f := s.entry.Value.(*observe.Facts)
 		if f.Run != nil {
 			known[f.Run.ID] = true
+			for _, why := range programProbes {
+				known[probeID(f.Run.ID, why)] = true
+			}
 		}
 		for _, id := range f.Programs() {
 			known[id] = true

@@ -16,6 +16,7 @@ type fakeProcess struct {
 	kind     string
 	scope    spec.Scope
 	program  bool // of a place of a program
+	probe    spec.Purpose
 	held     bool // at the stage
 	staged   bool // nothing of the workload ran, or ever will
 	executed int
@@ -100,10 +101,10 @@ func (h *fakeHandle) Release() error {
 			}
 		}
 	case workLeaves:
-		h.k.fork(keeper.Place{Scope: h.p.scope, RunID: h.p.run, Cgroup: h.p.cgroup, Program: h.p.program}, "child")
+		h.k.fork(keeper.Place{Scope: h.p.scope, RunID: h.p.run, Cgroup: h.p.cgroup, Program: h.p.program, Probe: h.p.probe}, "child")
 		h.k.end(h.p, 0)
 	case workFamily:
-		h.k.fork(keeper.Place{Scope: h.p.scope, RunID: h.p.run, Cgroup: h.p.cgroup, Program: h.p.program}, "child")
+		h.k.fork(keeper.Place{Scope: h.p.scope, RunID: h.p.run, Cgroup: h.p.cgroup, Program: h.p.program, Probe: h.p.probe}, "child")
 	}
 	h.k.point()
 	return nil

@@ -260,7 +260,7 @@ func (k *fakeKernel) fork(place keeper.Place, kind string) *fakeProcess {
 	k.pids++
 	p := &fakeProcess{
 		id:  state.Identity{BootID: k.Now().BootID, PID: k.pids, PidfdInode: uint64(k.pids) + 1000, StartTicks: uint64(k.pids)},
-		run: place.RunID, cgroup: place.Cgroup, kind: kind, scope: place.Scope, ours: true, program: place.Program,
+		run: place.RunID, cgroup: place.Cgroup, kind: kind, scope: place.Scope, ours: true, program: place.Program, probe: place.Probe,
 	}
 	k.processes[k.pids] = p
 	return p

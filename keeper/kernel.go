@@ -130,6 +130,7 @@ type Place struct {
 	Program bool
 	// Shadow: the program runs in a shadow of the server's directory.
 	Shadow bool
+	Probe  spec.Purpose // whose program it is; "" = none's
 	// Terminal is the size of the run's terminal, nil = it has FIFOs. A run of before may have had one that is not told of here.
 	Terminal *spec.LaunchTTY
 }

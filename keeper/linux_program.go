@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -209,4 +210,12 @@ func leafOf(run string, number int64) string {
 		return ""
 	}
 	return proc.Leaf(run, number)
+}
+
+// probeLeafOf is the path of the leaf of a probe's program in the cgroup of a run.
+func probeLeafOf(run string, why spec.Purpose) string {
+	if run == "" {
+		return ""
+	}
+	return proc.ProbeLeaf(run, strings.ToLower(string(why)))
 }

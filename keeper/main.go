@@ -235,6 +235,7 @@ func (k *keeper) serve(ctx context.Context) error {
 	k.contents = &state.Contents{Notes: notes} // the records are the core's now
 	k.server.core = k.core
 
+	defer k.endProbes()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer k.server.end()
@@ -244,6 +245,16 @@ func (k *keeper) serve(ctx context.Context) error {
 	wg.Go(func() { k.doChores(inner, chores) })
 	wg.Go(func() { k.takeHosts(inner) })
 	return k.listen(ctx)
+}
+
+// farewell is how long a keeper that ends waits for what it kills. What is left then is found by the next one.
+const farewell = time.Second
+
+// endProbes leaves no probe behind that nobody would end.
+func (k *keeper) endProbes() {
+	for end := time.Now().Add(farewell); !k.core.EndProbes() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // look handles an event.

@@ -36,6 +36,9 @@ func newWorld(t testing.TB, kind string) *world {
 func (w *world) onReap(p *fakeProcess) {
 	rec := w.store.record(p.scope)
 	aborted := p.staged || p.kind == workBroken
+	if p.probe != "" {
+		return // no record tells of it
+	}
 	if p.program {
 		if j := programOf(rec, p.run); !aborted && (j == nil || j.Exit == nil) {
 			w.t.Fatalf("I4: the end of program %d is reaped before it is on record", p.id.PID)
@@ -103,6 +106,10 @@ func programOf(rec *state.Record, id string) *state.Program {
 // onExec is I2: who a process is is on record before it executes anything.
 func (w *world) onExec(p *fakeProcess) {
 	rec := w.store.record(p.scope)
+	if p.probe != "" {
+		w.checkProbe(rec, p)
+		return
+	}
 	if p.program {
 		if j := programOf(rec, p.run); j == nil || j.Identity == nil || *j.Identity != p.id {
 			w.t.Fatalf("I2: program %d is released and is on no record", p.id.PID)
@@ -287,6 +294,9 @@ func (w *world) check() {
 			if count(p.lines, line) > 1 {
 				w.t.Fatalf("EN-6: a line was handed over twice: %q", p.lines)
 			}
+		}
+		if p.probe != "" {
+			continue
 		}
 		if p.program {
 			if j := programOf(rec, p.run); p.status == nil && (j == nil || j.Identity == nil || *j.Identity != p.id) {

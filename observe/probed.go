@@ -3,6 +3,7 @@ package observe
 // Probed is what came of asking a run.
 type Probed struct {
 	Result ProbeResult `json:"result"`
+	Output string      `json:"output,omitempty"` // the end of what the program of a failed probe has written, secrets blotted out; it is not public
 	Detail string      `json:"detail,omitempty"` // why it did not pass, in words. It is public
 	Count  int         `json:"count,omitempty"`  // of players, when they were counted
 }

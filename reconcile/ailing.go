@@ -33,7 +33,7 @@ func (d *decision) late(s *standing, run *observe.RunFacts, now state.Moment) bo
 		return false
 	}
 	q := &s.probing.readiness
-	return q.endpoint() == "" || q.tally.Results > 0 && !q.unrun
+	return q.silent(spec.ForReadiness) || q.tally.Results > 0 && !q.unrun
 }
 
 // readyBy is the uptime by which a run must have been Ready. What had passed before it was first seen is taken off by the wall

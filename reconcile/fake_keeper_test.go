@@ -79,7 +79,7 @@ func (h *host) Start(_ context.Context, o state.StartOrder) error {
 			Number: number, ID: fmt.Sprintf("run-%d", h.runs), Phase: state.Started, SpecHash: o.Launch.SpecHash(), LiveHash: o.Launch.LiveHash(),
 			FilesHash: o.Launch.FilesHash(), Files: state.GivenFiles(&o.Launch),
 			Generation: o.Generation, Source: o.Source, Cause: o.Cause, By: o.By, LaunchingAt: h.wall, StartedAt: h.wall,
-			Ladder: o.Launch.Stop, Endpoints: o.Launch.Endpoints, Readiness: o.Launch.Readiness, Restart: o.Launch.Restart,
+			Ladder: o.Launch.Stop, Endpoints: o.Launch.Endpoints, Readiness: withoutProbeArguments(o.Launch.Readiness), Restart: o.Launch.Restart,
 			Liveness: o.Launch.Liveness, StartDeadlineSeconds: o.Launch.StartDeadlineSeconds, Players: o.Launch.Players,
 			Commands: observe.CommandsOf(&o.Launch),
 			Alive:    observe.Alive, Tree: observe.Tree{State: observe.TreePopulated, Count: 1},
@@ -142,7 +142,7 @@ func (h *host) ApplyLive(_ context.Context, o state.LiveOrder) error {
 			return
 		}
 		f.Run.LiveHash, f.Run.FilesHash, f.Run.Generation, f.Run.Source = o.Launch.LiveHash(), o.Launch.FilesHash(), o.Generation, o.Source
-		f.Run.Ladder, f.Run.Endpoints, f.Run.Readiness, f.Run.Restart = o.Launch.Stop, o.Launch.Endpoints, o.Launch.Readiness, o.Launch.Restart
+		f.Run.Ladder, f.Run.Endpoints, f.Run.Readiness, f.Run.Restart = o.Launch.Stop, o.Launch.Endpoints, withoutProbeArguments(o.Launch.Readiness), o.Launch.Restart
 		f.Run.Liveness, f.Run.StartDeadlineSeconds, f.Run.Players = o.Launch.Liveness, o.Launch.StartDeadlineSeconds, o.Launch.Players
 		f.Run.Commands = observe.CommandsOf(&o.Launch)
 	})
@@ -221,4 +221,14 @@ func (h *host) exit(server, profile string, code int) {
 		how.Class, how.Reason = spec.Expected, spec.ReasonDeclaredRestart
 	}
 	h.end(scope, how)
+}
+
+// withoutProbeArguments is what a keeper tells of a probe.
+func withoutProbeArguments(p *spec.LaunchProbe) *spec.LaunchProbe {
+	if p == nil || p.Exec == nil {
+		return p
+	}
+	told, exec := *p, *p.Exec
+	exec.Args, told.Exec = nil, &exec
+	return &told
 }

@@ -275,7 +275,9 @@ func (l *Loop) Done(now state.Moment, o Order, err error) {
 	}
 	l.touch(s)
 	if o.Check != nil {
-		s.probing.note(o.Check, err, now)
+		if s.probing.note(o.Check, err, now) {
+			l.opts.Log.Warn("the program of a probe did not succeed", "scope", o.Scope.String(), "for", string(o.Check.For), "error", err, "output", o.Check.Output)
+		}
 		return
 	}
 	if o.Prove != nil {

@@ -46,7 +46,7 @@ type CommandOrder struct {
 // playersTimeout is how long a server may take to say how many play.
 const playersTimeout = spec.PlayersSeconds * time.Second
 
-// CheckOrder asks an endpoint of a run: whether it is Ready or lives, by Probe, or how many play, by Players. Some are asked
+// CheckOrder asks a run, mostly at an endpoint: whether it is Ready or lives, by Probe, or how many play, by Players. Some are asked
 // through the keeper.
 type CheckOrder struct {
 	For      spec.Purpose
@@ -54,7 +54,9 @@ type CheckOrder struct {
 	Endpoint spec.LaunchEndpoint
 	Probe    *spec.LaunchProbe
 	Players  *spec.LaunchPlayers
-	Count    int // the answer, when there was no error
+	Count    int    // the answer, when there was no error
+	Hindered string // why the keeper could not ask; it is public
+	Output   string // what the program of a failed probe has written last; not for the public
 }
 
 // Kind names what the order is, for logs and metrics.
@@ -137,7 +139,7 @@ func (o *CheckOrder) ThroughKeeper() bool {
 	if o.Players != nil {
 		return o.Players.HTTP != nil
 	}
-	return o.Probe.HTTP != nil || o.Probe.Notify || o.Probe.Proxy != nil && o.Probe.Proxy.BasicAuth != nil
+	return o.Probe.Exec != nil || o.Probe.HTTP != nil || o.Probe.Notify || o.Probe.Proxy != nil && o.Probe.Proxy.BasicAuth != nil
 }
 
 // Probing is the order for the keeper.
@@ -154,8 +156,10 @@ func (o *CheckOrder) Take(p observe.Probed, err error) error {
 		o.Count = p.Count
 		return nil
 	case p.Result == observe.ProbeFailed:
+		o.Output = p.Output
 		return errors.New(p.Detail)
 	}
+	o.Hindered = p.Detail
 	return probe.CannotRun(errors.New(p.Detail))
 }
 

@@ -11,14 +11,16 @@ import (
 	"reconciler.dev/reconciler/state"
 )
 
-// question is what one endpoint of the live run is asked again and again.
+// question is what the live run is asked again and again.
 type question struct {
 	probe    *spec.LaunchProbe   // of readiness and liveness; nil = nothing is asked
+	live     string              // the run's live hash, where the probe has a program: its arguments are not told
 	players  *spec.LaunchPlayers // of players
 	tally    probe.Tally
 	next     time.Duration // when it is due, on the uptime clock
 	inFlight bool
 	unrun    bool   // the last one could not be carried out
+	hindered string // why, where that is known and may be shown
 	failure  string // why the last one failed, where that may be shown; "" = it did not, or it may not be
 }
 
@@ -32,7 +34,21 @@ func (q *question) endpoint() string {
 
 // silent reports whether nobody is asked: what a server says once, or prints, is told by its facts.
 func (q *question) silent(why spec.Purpose) bool {
-	return q.endpoint() == "" && (why != spec.ForLiveness || q.probe == nil || !q.probe.Notify)
+	switch {
+	case q.endpoint() != "":
+		return false
+	case q.probe == nil:
+		return true
+	}
+	return q.probe.Exec == nil && (why != spec.ForLiveness || !q.probe.Notify)
+}
+
+// programOf is what tells the programs of two probes apart; "" = it has none.
+func programOf(run *observe.RunFacts, p *spec.LaunchProbe) string {
+	if p == nil || p.Exec == nil {
+		return ""
+	}
+	return run.LiveHash
 }
 
 func (q *question) period() time.Duration {
@@ -81,8 +97,8 @@ func (p *probing) follow(run *observe.RunFacts, unready string, adopted bool, no
 	} else {
 		adopted = false // what changes in our time is asked at once
 	}
-	p.readiness.become(question{probe: run.Readiness, tally: probe.Tally{Passing: p.readiness.tally.Passing}}, run, adopted, now)
-	p.liveness.become(question{probe: run.Liveness, tally: probe.Tally{Passing: true}}, run, adopted, now)
+	p.readiness.become(question{probe: run.Readiness, live: programOf(run, run.Readiness), tally: probe.Tally{Passing: p.readiness.tally.Passing}}, run, adopted, now)
+	p.liveness.become(question{probe: run.Liveness, live: programOf(run, run.Liveness), tally: probe.Tally{Passing: true}}, run, adopted, now)
 	if p.players.become(question{players: run.Players}, run, adopted, now) {
 		p.crowd = crowd{}
 	}
@@ -90,7 +106,7 @@ func (p *probing) follow(run *observe.RunFacts, unready string, adopted bool, no
 
 // become asks something else, if it is another question. What is in flight is of the old one and does not count.
 func (q *question) become(next question, run *observe.RunFacts, adopted bool, now state.Moment) bool {
-	if reflect.DeepEqual(q.probe, next.probe) && reflect.DeepEqual(q.players, next.players) {
+	if q.live == next.live && reflect.DeepEqual(q.probe, next.probe) && reflect.DeepEqual(q.players, next.players) {
 		return false
 	}
 	next.next = now.Uptime
@@ -101,25 +117,28 @@ func (q *question) become(next question, run *observe.RunFacts, adopted bool, no
 	return true
 }
 
-// note takes the answer to a question, if it is still asked.
-func (p *probing) note(c *CheckOrder, err error, now state.Moment) {
+// note takes the answer to a question, if it is still asked. It reports whether the program of a probe fails, or cannot be run, for
+// another reason than the last time.
+func (p *probing) note(c *CheckOrder, err error, now state.Moment) (news bool) {
 	q := p.of(c.For)
 	if p.runID != c.RunID || q.probe != c.Probe || q.players != c.Players || !q.inFlight {
-		return
+		return false
 	}
+	failed, hindered := q.failure, q.hindered
 	q.inFlight = false
 	switch {
 	case c.For == spec.ForPlayers:
 		p.crowd.note(c.Count, err == nil, now.Wall)
 	case probe.NotRun(err):
-		q.unrun = true
+		q.unrun, q.hindered = true, c.Hindered
 	default:
-		q.unrun, q.failure = false, ""
+		q.unrun, q.failure, q.hindered = false, "", ""
 		if err != nil && c.ThroughKeeper() {
 			q.failure = err.Error()
 		}
 		q.tally.Note(err == nil, q.probe)
 	}
+	return q.probe != nil && q.probe.Exec != nil && err != nil && (q.failure != failed || q.hindered != hindered)
 }
 
 // note takes a count, or that there is none: then nobody knows.

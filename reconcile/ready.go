@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"reconciler.dev/reconciler/observe"
+	"reconciler.dev/reconciler/spec"
 )
 
 // readiness is the Ready condition in the making.
@@ -45,31 +46,45 @@ func probedOf(run *observe.RunFacts, p probing) readiness {
 	with := run.Readiness
 	endpoint := with.Endpoint()
 	switch {
-	case with == nil || endpoint == "" && len(with.Log) == 0 && !with.Notify:
+	case with == nil || endpoint == "" && len(with.Log) == 0 && !with.Notify && with.Exec == nil:
 		return readiness{conditionTrue, "NoProbe", "it runs; no readinessProbe is declared"}
 	case with.Notify && run.NotifiedAt.IsZero():
 		return readiness{conditionFalse, "NotNotified", "it has not said READY=1 yet"}
 	case with.Notify:
 		return readiness{conditionTrue, "Notified", "it has said READY=1"}
-	case endpoint == "" && run.LogSeenAt.IsZero():
+	case len(with.Log) > 0 && run.LogSeenAt.IsZero():
 		return readiness{conditionFalse, "LogNotSeen", "none of the readinessProbe's texts was printed yet"}
-	case endpoint == "":
+	case len(with.Log) > 0:
 		return readiness{conditionTrue, "LogSeen", "a text of the readinessProbe was printed"}
 	case p.runID != run.ID || p.readiness.tally.Results == 0:
-		return unasked(run, p, endpoint)
+		return unasked(run, p)
+	case p.readiness.tally.Passing && with.Exec != nil:
+		return readiness{conditionTrue, "ProbeSucceeded", "the program of the probe ends with exit code 0"}
 	case p.readiness.tally.Passing:
 		return readiness{conditionTrue, "ProbeSucceeded", "endpoint " + endpoint + " answers"}
 	case p.readiness.failure != "":
 		return readiness{conditionFalse, "ProbeFailed", p.readiness.failure}
 	}
-	return readiness{conditionFalse, "ProbeFailed", "endpoint " + endpoint + " does not answer as declared"}
+	return readiness{conditionFalse, "ProbeFailed", askedOf(with) + " does not answer as declared"}
+}
+
+// askedOf is who is asked by a probe that asks.
+func askedOf(p *spec.LaunchProbe) string {
+	if p.Exec != nil {
+		return "it"
+	}
+	return "endpoint " + p.Endpoint()
 }
 
 // unasked is the readiness of a run that we have not asked yet.
-func unasked(run *observe.RunFacts, p probing, endpoint string) readiness {
+func unasked(run *observe.RunFacts, p probing) readiness {
 	switch {
 	case run.ReadyAt.IsZero():
-		return readiness{conditionFalse, "ProbePending", "endpoint " + endpoint + " was not probed yet"}
+		pending := readiness{conditionFalse, "ProbePending", askedOf(run.Readiness) + " was not probed yet"}
+		if p.readiness.hindered != "" {
+			pending.message += ": " + p.readiness.hindered
+		}
+		return pending
 	case p.runID == run.ID && !p.readiness.tally.Passing:
 		return readiness{conditionFalse, "LastKnown", "it was not Ready; the first probe since is pending"}
 	}

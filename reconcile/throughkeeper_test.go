@@ -71,6 +71,71 @@ func TestProbesThatTheKeeperCannotAsk(t *testing.T) {
 	}
 }
 
+// byPrograms declares probes that are programs, with an argument, and no endpoint.
+func byPrograms(argument string) func(*spec.ProfileSpec) {
+	return func(p *spec.ProfileSpec) {
+		p.ReadinessProbe = &spec.Probe{Exec: &spec.Exec{Executable: "bin/ready", Args: []string{argument}}}
+		p.LivenessProbe = &spec.Probe{Exec: &spec.Exec{Executable: "bin/alive"}, PeriodSeconds: number(5)}
+	}
+}
+
+// The program of a probe is run by the keeper. What it came to counts as any answer does, and what kept it from being run is said and
+// counts neither way.
+func TestProbesByPrograms(t *testing.T) {
+	h := newHost(t)
+	message := func(want string) {
+		t.Helper()
+		if c := conditionOf(h.view("town"), spec.ConditionReady); c.Message != want {
+			t.Errorf("it says %q, want %q", c.Message, want)
+		}
+	}
+	h.profile("game", byPrograms("a"), func(p *spec.ProfileSpec) { p.StartDeadlineSeconds = number(60) })
+	h.finds[spec.ForReadiness] = observe.NotRun("it is missing")
+	h.server("town", "game")
+	h.settle()
+	h.wantCondition("town", spec.ConditionReady, "False", "ProbePending")
+	message("it was not probed yet: it is missing")
+	h.pass(5 * time.Minute)
+	h.wantOrders("Start town/game Wanted")
+	if n := h.probed[spec.ForLiveness]; n != 0 {
+		t.Errorf("it was asked %d times whether it lives before it was Ready", n)
+	}
+	delete(h.finds, spec.ForReadiness)
+	h.pass(10 * time.Second)
+	h.wantCondition("town", spec.ConditionReady, "True", "ProbeSucceeded")
+	h.took()
+	const code = "the program of the probe ended with exit code 1"
+	h.finds[spec.ForReadiness] = observe.Probed{Result: observe.ProbeFailed, Detail: code, Output: "not for everybody"}
+	h.pass(30 * time.Second)
+	h.wantCondition("town", spec.ConditionReady, "False", "ProbeFailed")
+	message(code)
+	h.wantOrders()
+	h.finds[spec.ForLiveness] = observe.Probed{Result: observe.ProbeFailed, Detail: code}
+	h.pass(16 * time.Second)
+	if got := h.took(); len(got) == 0 || got[0] != "Stop town/game LivenessFailed" {
+		t.Errorf("orders %q", got)
+	}
+}
+
+// The arguments of a probe's program are not told by the keeper: another one is another question all the same, which is asked at once,
+// and of which nothing has failed yet.
+func TestProbeProgramWithOtherArguments(t *testing.T) {
+	h := newHost(t)
+	h.profile("game", byPrograms("a"))
+	h.server("town", "game")
+	h.settle()
+	h.finds[spec.ForReadiness] = observe.Probed{Result: observe.ProbeFailed, Detail: "no"}
+	h.pass(20 * time.Second)
+	h.wantCondition("town", spec.ConditionReady, "True", "ProbeSucceeded")
+	before := h.probed[spec.ForReadiness]
+	h.profile("game", byPrograms("b"))
+	h.settle()
+	if n := h.probed[spec.ForReadiness] - before; n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	h.wantCondition("town", spec.ConditionReady, "True", "ProbeSucceeded")
+}
+
 // A server that shall say that it lives has no endpoint for it: the keeper is asked what it has heard, from the first Ready on.
 func TestSignsOfLife(t *testing.T) {
 	h := newHost(t)

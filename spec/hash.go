@@ -133,15 +133,20 @@ func (h *hasher) action(a *LaunchAction) {
 		h.always("line", a.Console.Line)
 		h.text("expect", a.Console.Expect, "")
 	}
-	if a.Exec != nil {
-		h.always("exec", a.Exec.Executable)
-		h.always("exec.workspace", a.Exec.Workspace)
-		for _, arg := range a.Exec.Args {
-			h.always("exec.arg", arg)
-		}
-	}
+	h.exec(a.Exec)
 	if a.HTTP != nil {
 		h.request(a.HTTP)
+	}
+}
+
+func (h *hasher) exec(e *LaunchExec) {
+	if e == nil {
+		return
+	}
+	h.always("exec", e.Executable)
+	h.always("exec.workspace", e.Workspace)
+	for _, arg := range e.Args {
+		h.always("exec.arg", arg)
 	}
 }
 

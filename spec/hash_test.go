@@ -251,6 +251,8 @@ func TestHashFollowsTheOrder(t *testing.T) {
 			requestOf(l, "spec.players").Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
 		},
 		"spec.actions.commands[].exec.args": func(l *Launch, turned bool) { execCommand(l).Args = pair("a", "b", turned) },
+		"spec.readinessProbe.exec.args":     func(l *Launch, turned bool) { probeExecOf(l, "spec.readinessProbe").Args = pair("a", "b", turned) },
+		"spec.livenessProbe.exec.args":      func(l *Launch, turned bool) { probeExecOf(l, "spec.livenessProbe").Args = pair("a", "b", turned) },
 		"spec.actions.commands[].before":    func(l *Launch, turned bool) { l.Commands[0].Before = pair("a", "b", turned) },
 		"spec.actions.commands[].after":     func(l *Launch, turned bool) { l.Commands[0].After = pair("a", "b", turned) },
 		"spec.actions.commands[].parameters": func(l *Launch, turned bool) {

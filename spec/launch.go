@@ -163,8 +163,9 @@ const (
 	ForPlayers   Purpose = "Players"
 )
 
-// LaunchProbe is a resolved probe; exactly one of HTTP, Log, Socket, Query, Proxy and Notify is set.
+// LaunchProbe is a resolved probe; exactly one of Exec, HTTP, Log, Socket, Query, Proxy and Notify is set.
 type LaunchProbe struct {
+	Exec             *LaunchExec  `json:"exec,omitempty"` // it succeeds when it ends with exit code 0
 	HTTP             *HTTPAction  `json:"http,omitempty"`
 	Log              []string     `json:"log,omitempty"` // literals, any of which latches until the run ends
 	Socket           *SocketProbe `json:"socket,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// CommandsLimit is how many bytes the commands of a launch and its ladder may have together: they are kept in the record of
-// every run.
+// CommandsLimit is how many bytes the commands of a launch may have together, those of its ladder, and the arguments of a probe: they are
+// kept in the record of every run.
 const CommandsLimit = 256 << 10
 
 const (

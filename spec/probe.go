@@ -29,6 +29,8 @@ func (r *resolver) probe(p *Probe, field string) *LaunchProbe {
 		SuccessThreshold: valueOr(p.SuccessThreshold, defaultProbeSuccess),
 	}
 	switch {
+	case p.Exec != nil:
+		l.Exec = r.exec(p.Exec, field+".exec")
 	case p.HTTP != nil:
 		l.HTTP = r.request(p.HTTP, field+".http")
 	case p.Log != nil:
@@ -87,7 +89,7 @@ func (p *LaunchProbe) members() (names []string) {
 	for _, m := range []struct {
 		name string
 		set  bool
-	}{{"http", p.HTTP != nil}, {"socket", p.Socket != nil}, {"log", p.Log != nil}, {"query", p.Query != nil}, {"proxy", p.Proxy != nil}, {"notify", p.Notify}} {
+	}{{"exec", p.Exec != nil}, {"http", p.HTTP != nil}, {"socket", p.Socket != nil}, {"log", p.Log != nil}, {"query", p.Query != nil}, {"proxy", p.Proxy != nil}, {"notify", p.Notify}} {
 		if m.set {
 			names = append(names, m.name)
 		}
@@ -106,6 +108,11 @@ func (c *launchCheck) probe(at string, p *LaunchProbe, l *Launch, liveness bool)
 			kind = FaultRequired
 		}
 		c.fault(at, kind, "", "must have exactly one of "+quoted(probeUnion))
+	}
+	if e := p.Exec; e != nil {
+		check := actionCheck{launchCheck: c}
+		check.exec(at, at+".exec", e)
+		c.weight(at+".exec.args", check.bytes)
 	}
 	declared := &Probe{SuccessThreshold: &p.SuccessThreshold, HTTP: p.HTTP.declared()}
 	if p.HTTP != nil {
@@ -187,6 +194,7 @@ func (h *hasher) probe(name string, p *LaunchProbe) {
 		return
 	}
 	h.always(name, "")
+	h.exec(p.Exec)
 	if p.HTTP != nil {
 		h.request(p.HTTP)
 	}

@@ -11,7 +11,7 @@ func probeOf(l *Launch, at string) *LaunchProbe {
 	if at == "spec.livenessProbe" {
 		p = l.Liveness
 	}
-	p.Log, p.Socket, p.HTTP = nil, nil, nil
+	p.Log, p.Socket, p.HTTP, p.Exec = nil, nil, nil, nil
 	return p
 }
 
@@ -31,6 +31,12 @@ func proxyOf(l *Launch, at string) *ProxyProbe {
 	p := probeOf(l, at)
 	p.Proxy = &ProxyProbe{Endpoint: "a"}
 	return p.Proxy
+}
+
+func probeExecOf(l *Launch, at string) *LaunchExec {
+	p := probeOf(l, at)
+	p.Exec = &LaunchExec{Workspace: "usr", Executable: "bin/b"}
+	return p.Exec
 }
 
 func requestOf(l *Launch, at string) *HTTPAction {
@@ -57,6 +63,9 @@ func init() {
 			"socket.endpoint": func(l *Launch, s string, _ int64) { socketOf(l, at).Endpoint = s },
 			"socket.send":     func(l *Launch, s string, _ int64) { socketOf(l, at).Send = []byte(s) },
 			"socket.expect":   func(l *Launch, s string, _ int64) { socketOf(l, at).Expect = []byte(s) },
+			"exec.workspace":  func(l *Launch, s string, _ int64) { probeExecOf(l, at).Workspace = s },
+			"exec.executable": func(l *Launch, s string, _ int64) { probeExecOf(l, at).Executable = s },
+			"exec.args":       func(l *Launch, s string, _ int64) { probeExecOf(l, at).Args = []string{s} },
 			"query.protocol":  func(l *Launch, s string, _ int64) { queryOf(l, at).Protocol = s },
 			"query.endpoint":  func(l *Launch, s string, _ int64) { queryOf(l, at).Endpoint = s },
 			"proxy.endpoint":  func(l *Launch, s string, _ int64) { proxyOf(l, at).Endpoint = s },
@@ -75,7 +84,8 @@ func init() {
 			launchSetters[at+"."+row] = set
 		}
 		launchLists[at+".log.contains"] = func(l *Launch, n int) { probeOf(l, at).Log = make([]string, n) }
-		notInLaunch = append(notInLaunch, at, at+".log", at+".socket", at+".socket.encoding", at+".query", at+".proxy", at+".proxy.basicAuth", at+".notify")
+		launchLists[at+".exec.args"] = func(l *Launch, n int) { probeExecOf(l, at).Args = make([]string, n) }
+		notInLaunch = append(notInLaunch, at, at+".exec", at+".log", at+".socket", at+".socket.encoding", at+".query", at+".proxy", at+".proxy.basicAuth", at+".notify")
 		for _, row := range []string{".socket.send", ".socket.expect"} {
 			emptyIsAbsent[at+row], isBytes[at+row] = true, true
 		}
@@ -146,6 +156,7 @@ func TestProbesInHashes(t *testing.T) {
 		{"which probe it is", "livenessProbe: {proxy: {endpoint: socks, url: \"http://example.org/\"}}", "", true},
 		{"the deadline", "600", "601", true},
 		{"no deadline", "  startDeadlineSeconds: 600\n", "", true},
+		{"a program", "readinessProbe: {query: {protocol: OpenTTD, endpoint: game}}", "readinessProbe: {exec: {args: [b]}}", true},
 		{"a request", "readinessProbe: {query: {protocol: OpenTTD, endpoint: game}}", "readinessProbe: {http: {endpoint: game}}", true},
 		{"a request for the number of players", "players: {query: {protocol: OpenTTD, endpoint: game}}", "players: {http: {endpoint: game}, field: a}", true},
 		{"no players", "  players: {query: {protocol: OpenTTD, endpoint: game}}\n", "", true},

@@ -37,8 +37,8 @@ func profileFields() *schema {
 			live.field("address", text(1, 256, ruleAddress).expands()),
 			live.field("appProtocol", word(AppHTTP, AppSOCKS5, AppMixed)),
 		), 0, 32).keyed("name")),
-		live.field("readinessProbe", probeSchema(live, live, later, live)),
-		live.field("livenessProbe", livenessRules(probeSchema(live, live, later, live))),
+		live.field("readinessProbe", probeSchema(live)),
+		live.field("livenessProbe", livenessRules(probeSchema(live))),
 		live.field("startDeadlineSeconds", integer(1, 86400)),
 		live.field("players", playersRules(object(
 			live.field("query", querySchema(live)),
@@ -175,31 +175,30 @@ var playersUnion = []string{"query", "http"}
 
 var probeUnion = []string{"exec", "http", "socket", "log", "query", "proxy", "notify"}
 
-// probeSchema is a Probe: notify, exec and the credentials for a proxy are as old as their levels say, all else as simple says.
-func probeSchema(simple, notify, exec, credentials level) *schema {
+func probeSchema(l level) *schema {
 	return object(
-		exec.field("exec", execSchema(exec)),
-		simple.field("http", httpSchema(simple)),
-		simple.field("socket", socketRules(object(
-			simple.field("endpoint", label(), required),
-			simple.field("send", text(1, 8192, ruleText)),
-			simple.field("expect", text(1, 8192, ruleText)),
-			simple.field("encoding", word("Text", "Hex"), def("Text")),
+		l.field("exec", execSchema(l)),
+		l.field("http", httpSchema(l)),
+		l.field("socket", socketRules(object(
+			l.field("endpoint", label(), required),
+			l.field("send", text(1, 8192, ruleText)),
+			l.field("expect", text(1, 8192, ruleText)),
+			l.field("encoding", word("Text", "Hex"), def("Text")),
 		))),
-		simple.field("log", object(
-			simple.field("contains", listOf(text(1, 1024, ruleLine), 1, 8).unique(), required),
+		l.field("log", object(
+			l.field("contains", listOf(text(1, 1024, ruleLine), 1, 8).unique(), required),
 		)),
-		simple.field("query", querySchema(simple)),
-		simple.field("proxy", object(
-			simple.field("endpoint", label(), required),
-			simple.field("url", text(1, 2048, ruleURL)),
-			credentials.field("basicAuth", basicAuthSchema(credentials)),
+		l.field("query", querySchema(l)),
+		l.field("proxy", object(
+			l.field("endpoint", label(), required),
+			l.field("url", text(1, 2048, ruleURL)),
+			l.field("basicAuth", basicAuthSchema(l)),
 		)),
-		notify.field("notify", object()),
-		simple.field("periodSeconds", integer(1, 3600), def(10)),
-		simple.field("timeoutSeconds", integer(1, 300), def(1)),
-		simple.field("failureThreshold", integer(1, 1000), def(3)),
-		simple.field("successThreshold", integer(1, 1000), def(1)),
+		l.field("notify", object()),
+		l.field("periodSeconds", integer(1, 3600), def(10)),
+		l.field("timeoutSeconds", integer(1, 300), def(1)),
+		l.field("failureThreshold", integer(1, 1000), def(3)),
+		l.field("successThreshold", integer(1, 1000), def(1)),
 	).oneOf(probeUnion...)
 }
 

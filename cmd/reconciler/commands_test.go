@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,6 +121,17 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 		ts.Check(err)
 		if alive(pid) == neg {
 			ts.Fatalf("process %d is alive: %v", pid, !neg)
+		}
+	},
+	// ended FILE waits until every process has ended whose number a file lists.
+	"ended": func(ts *testscript.TestScript, neg bool, args []string) {
+		text := ts.ReadFile(one(ts, neg, args, "ended FILE"))
+		for _, field := range strings.Fields(text) {
+			pid, err := strconv.Atoi(field)
+			ts.Check(err)
+			if err := kill(pid, 0, true); err != nil && !errors.Is(err, unix.ESRCH) {
+				ts.Fatalf("process %d: %v", pid, err)
+			}
 		}
 	},
 	// same A B fails if the two words differ; with ! if they are equal.

@@ -227,6 +227,8 @@ var particular = []struct {
 	{regexp.MustCompile(`/default\.[^/]*\.json$`), "/SCOPE.json"},
 	{regexp.MustCompile(`/default\.[^/]*`), "/SCOPE"},
 	{regexp.MustCompile(`/cmd-[0-9]+(/|$)`), "/cmd-N$1"},
+	{regexp.MustCompile(`/probe-(readiness|liveness)(/|$)`), "/probe-X$2"},
+	{regexp.MustCompile(`/[a-z2-7]{26}-(readiness|liveness)(/|$)`), "/RUN-PROBE$2"},
 	{regexp.MustCompile(`/[0-9]+\.log(\.[0-9]+)?$`), "/N.log"},
 	{regexp.MustCompile(`/[a-z2-7]{26}(/|$)`), "/RUN$1"},
 	{regexp.MustCompile(`^/(steady|flood|family|ender|held|edited|gone)$`), "/SERVER"},

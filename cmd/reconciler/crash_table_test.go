@@ -64,6 +64,10 @@ var points = map[string]string{
 	"remove CGROUPS/reconciler/RUN":            "after the end",
 	"write CGROUPS/reconciler/RUN/cgroup.kill": "the kill of the tree",
 	"mkdir CGROUPS/reconciler/RUN/cmd-N":       "a program's leaf", "remove CGROUPS/reconciler/RUN/cmd-N": "after its end", "write CGROUPS/reconciler/RUN/cmd-N/cgroup.kill": "its time is over",
+	"mkdir RUNS/RUN-PROBE": "the folder of a probe's program, by which a successor finds it", "mknod RUNS/RUN-PROBE/stdout": "a FIFO",
+	"remove RUNS/RUN-PROBE/stdout": "after its end", "remove RUNS/RUN-PROBE": "after its end: nothing of it is left",
+	"remove RUNS/RUN-PROBE/stdin": "it has none", "remove RUNS/RUN-PROBE/stderr": "it has none",
+	"mkdir CGROUPS/reconciler/RUN/probe-X": "its leaf", "remove CGROUPS/reconciler/RUN/probe-X": "after its end", "write CGROUPS/reconciler/RUN/probe-X/cgroup.kill": "its time is over, its run ends, or it has left something",
 	"fork a stage": "a process that waits for the byte", "fork a program": "the program itself again: to ask the kernel, or a keeper", "wait for a process": "its exit is taken",
 	"signal a process": "a stop step, or the end of a stage",
 

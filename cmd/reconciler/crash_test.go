@@ -166,6 +166,7 @@ func (s *scene) population() {
 	family.stop = "[{signal: {name: SIGTERM}, waitSeconds: 1}]"
 	held := s.plain("held", "/usr/bin/sleep", term, "86400")
 	held.stop = "[{exec: {executable: bin/true}, waitFor: Done, waitSeconds: 2}, {signal: {name: SIGTERM}, waitSeconds: 30}]"
+	held.probe = "{exec: {executable: bin/true}, periodSeconds: 1, timeoutSeconds: 60}"
 	ender := s.faulty("ender", ending{ends: true, code: 7}, term, "exit", "-code", "7", "-after", "300ms")
 	s.add(steady, flood, family, ender, held,
 		s.plain("edited", "/usr/bin/sleep", term, "86400"),

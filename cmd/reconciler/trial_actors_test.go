@@ -24,6 +24,7 @@ type actor struct {
 	within string // workspace
 	args   []string
 	stop   string   // the ladder, as YAML
+	probe  string   // the readinessProbe, as YAML
 	own    ending   // how it ends by itself
 	onStop []string // how it ends when its ladder asks: "0", "SIGTERM"; SIGKILL always may be
 	steady bool     // nobody does anything to it: its process stays
@@ -60,6 +61,10 @@ func (tr *trial) manifest(a *actor) string {
 	if err != nil {
 		panic(err) // strings always can be
 	}
+	probe := ""
+	if a.probe != "" {
+		probe = "  readinessProbe: " + a.probe + "\n"
+	}
 	text := fmt.Sprintf(`apiVersion: reconciler.dev/v1alpha1
 kind: Profile
 metadata: {name: %[1]s}
@@ -75,13 +80,13 @@ spec:
   env:
   - {name: TRIAL, value: %[6]q}
   - {name: TURN, value: "$(turn)"}
----
+%[10]s---
 # comment %[7]d
 apiVersion: reconciler.dev/v1alpha1
 kind: Server
 metadata: {name: %[1]s}
 spec: {profile: %[1]s, state: %[8]s, parameters: {turn: %[9]d}}
-`, a.name, a.within, a.exec, args, a.stop, tr.marker+"/"+a.name, a.comment, a.state, a.turn)
+`, a.name, a.within, a.exec, args, a.stop, tr.marker+"/"+a.name, a.comment, a.state, a.turn, probe)
 	if a.damaged {
 		text = strings.Replace(text, "metadata: {", "metadata: {{", 2)
 	}

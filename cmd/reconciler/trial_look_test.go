@@ -92,13 +92,13 @@ func (tr *trial) serverOf(run string) string {
 	return tr.runs[run].server
 }
 
-// runIDOf reads off a process which run it belongs to: its cgroup is reconciler/RUN, or reconciler/RUN/cmd-N of a program beside it; its
+// runIDOf reads off a process which run it belongs to: its cgroup is reconciler/RUN, or below that of a program beside it; its
 // output is the FIFO FOLDER/RUN/stdout, but for a program, which has a folder of its own and nothing to read.
 func runIDOf(pid int) string {
 	cgroups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(cgroups)) {
 		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if strings.HasPrefix(filepath.Base(path), "cmd-") {
+		if leaf := filepath.Base(path); strings.HasPrefix(leaf, "cmd-") || strings.HasPrefix(leaf, "probe-") {
 			path = filepath.Dir(path)
 		}
 		if ok && filepath.Base(filepath.Dir(path)) == "reconciler" {

@@ -19,9 +19,11 @@ import (
 //
 //	OWN/reconciler/RUN           the main process and what it forks
 //	OWN/reconciler/RUN/cmd-N     commands
+//	OWN/reconciler/RUN/probe-X   the program of a probe
 const (
-	baseName   = "reconciler"
-	leafPrefix = "cmd-"
+	baseName    = "reconciler"
+	leafPrefix  = "cmd-"
+	probePrefix = "probe-"
 )
 
 // ErrNoCgroups says that runs cannot have cgroups here.
@@ -137,16 +139,23 @@ func Leaf(run string, number int64) string {
 	return path.Join(run, leafPrefix+strconv.FormatInt(number, 10))
 }
 
-// Cgroup is a run's cgroup, or a command's leaf in it, by its path, whether it is there or not. The path must be one that Name
-// or Leaf made, of this or an earlier keeper's base.
+// ProbeLeaf is the path of the leaf of a probe's program in the cgroup of a run, by the name of what it asks.
+func ProbeLeaf(run, name string) string { return path.Join(run, probePrefix+name) }
+
+// Cgroup is a run's cgroup, or a program's leaf in it, by its path, whether it is there or not. The path must be one that Name,
+// Leaf or ProbeLeaf made, of this or an earlier keeper's base.
 func (c *Cgroups) Cgroup(name string) (Cgroup, error) {
 	dir := path.Dir(name)
 	switch {
 	case fs.ValidPath(name) && path.Base(dir) == baseName,
-		fs.ValidPath(name) && path.Base(path.Dir(dir)) == baseName && strings.HasPrefix(path.Base(name), leafPrefix):
+		fs.ValidPath(name) && path.Base(path.Dir(dir)) == baseName && isLeaf(path.Base(name)):
 		return Cgroup{all: c, path: name}, nil
 	}
 	return Cgroup{}, fmt.Errorf("%q is no cgroup of a run", name)
+}
+
+func isLeaf(name string) bool {
+	return strings.HasPrefix(name, leafPrefix) || strings.HasPrefix(name, probePrefix)
 }
 
 // from is where the way to a cgroup, or to a file of one, is shortest: the base, for what is below it. cgroup2 looks at every
