@@ -316,6 +316,11 @@ func (c *Client) MarkReady(ctx context.Context, o state.ReadyOrder) error {
 	return c.order(ctx, OpMarkReady, o)
 }
 
+// Reload gives a run other files, and has it read them.
+func (c *Client) Reload(ctx context.Context, o state.ReloadOrder) error {
+	return c.order(ctx, OpReload, o)
+}
+
 // Archive moves the record of a scope without a live run out of the way.
 func (c *Client) Archive(ctx context.Context, o state.ScopeOrder) error {
 	return c.order(ctx, OpArchive, o)

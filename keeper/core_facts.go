@@ -140,7 +140,7 @@ func (s *scope) facts() *observe.Facts {
 		return f
 	}
 	f.Run = &observe.RunFacts{
-		Number: r.Number, ID: r.ID, Phase: r.Phase, SpecHash: r.SpecHash, LiveHash: r.LiveHash, FilesHash: r.FilesHash, Files: r.Files, Generation: r.Generation,
+		Number: r.Number, ID: r.ID, Phase: r.Phase, SpecHash: r.SpecHash, LiveHash: r.LiveHash, FilesHash: r.FilesHash, Files: r.Files, Reload: r.Reload, Generation: r.Generation,
 		Source: r.Source, Cause: r.Cause, By: r.By, LaunchingAt: r.LaunchingAt, StartedAt: r.StartedAt, ReadyAt: r.ReadyAt,
 		LogSeenAt: r.LogSeenAt, NotifiedAt: r.NotifiedAt, Stop: stopFacts(r.Stop), MainExit: r.MainExit, Changed: s.changed,
 		Ladder: withoutArguments(r.Launch.Stop), Console: r.Launch.Console, Endpoints: r.Launch.Endpoints, Readiness: probeFacts(r.Launch.Readiness), Restart: r.Launch.Restart,

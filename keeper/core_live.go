@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"reconciler.dev/reconciler/spec"
 	"reconciler.dev/reconciler/state"
@@ -75,7 +76,7 @@ func logLiterals(l *spec.Launch) []string {
 	return l.Readiness.Log
 }
 
-// MarkReady records when the run was Ready for the first time.
+// MarkReady records when the run was Ready for the first time, or after a reload.
 func (c *Core) MarkReady(o state.ReadyOrder, g Guard) error {
 	s := c.find(o.Scope)
 	if s == nil {
@@ -86,11 +87,35 @@ func (c *Core) MarkReady(o state.ReadyOrder, g Guard) error {
 		return err
 	}
 	run := s.live()
-	if run == nil || !run.ReadyAt.IsZero() {
+	if run == nil {
 		return nil
 	}
 	now := c.kernel.Now().Wall
+	if o.Reload != "" {
+		return c.markReloaded(s, o.Reload, now)
+	}
+	if !run.ReadyAt.IsZero() {
+		return nil
+	}
 	if err := c.edit(s, func(r *state.Record) { r.Run.ReadyAt = now }); err != nil {
+		return err
+	}
+	c.publish(s)
+	return nil
+}
+
+// markReloaded records that a run was Ready after a reload.
+func (c *Core) markReloaded(s *scope, id string, now time.Time) error {
+	reload := s.rec.Run.Reload
+	if reload == nil || reload.ID != id {
+		return refuse(CheckRun, "%s was reloaded otherwise since: look at the facts again", s.name)
+	}
+	if !reload.ProvenAt.IsZero() {
+		return nil
+	}
+	proven := *reload
+	proven.ProvenAt = now
+	if err := c.edit(s, func(r *state.Record) { r.Run.Reload = &proven }); err != nil {
 		return err
 	}
 	c.publish(s)

@@ -38,6 +38,7 @@ const (
 	OpType      Op = "type"  // keys for a run's terminal; answered by a Typed
 	OpApplyLive Op = "applyLive"
 	OpMarkReady Op = "markReady"
+	OpReload    Op = "reload"
 	OpArchive   Op = "archive"
 	OpRetire    Op = "retire"
 	OpList      Op = "list"

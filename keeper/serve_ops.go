@@ -70,7 +70,7 @@ func (c *serverConn) do(ctx context.Context, m Message, received time.Time) (bod
 		return c.probe(ctx, m, received)
 	case OpType:
 		return c.typeKeys(ctx, m, received)
-	case OpStart, OpStop, OpStep, OpApplyLive, OpMarkReady, OpArchive, OpRetire, OpHost, OpShutdown:
+	case OpStart, OpStop, OpStep, OpApplyLive, OpMarkReady, OpReload, OpArchive, OpRetire, OpHost, OpShutdown:
 		return nil, c.order(ctx, m, received)
 	}
 	return nil, refuse(CheckMessage, "%q is nothing that can be asked for", m.Op)
@@ -163,6 +163,8 @@ func (c *serverConn) carryOut(ctx context.Context, m Message, g Guard) error {
 		return decoded(m, func(o state.LiveOrder) error { return core.ApplyLive(o, g) })
 	case OpMarkReady:
 		return decoded(m, func(o state.ReadyOrder) error { return core.MarkReady(o, g) })
+	case OpReload:
+		return decoded(m, func(o state.ReloadOrder) error { return core.Reload(o, g) })
 	case OpArchive:
 		return decoded(m, func(o state.ScopeOrder) error { return core.Archive(o, g) })
 	case OpRetire:

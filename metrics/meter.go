@@ -25,7 +25,7 @@ const (
 )
 
 // orderKinds exist from zero.
-var orderKinds = []string{"Start", "Stop", "Step", "ApplyLive", "MarkReady", "Archive", "Save", "Check", "Look", "Prove"}
+var orderKinds = []string{"Start", "Stop", "Step", "ApplyLive", "MarkReady", "Archive", "Save", "Check", "Look", "Prove", "Reload"}
 
 // NewMeter makes a meter with every series at zero.
 func NewMeter() *Meter {

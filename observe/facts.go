@@ -71,6 +71,7 @@ type RunFacts struct {
 	SpecHash    string            `json:"specHash"`
 	LiveHash    string            `json:"liveHash"`
 	FilesHash   string            `json:"filesHash,omitempty"`
+	Reload      *state.Reload     `json:"reload,omitempty"` // the last one; nil = there was none
 	Files       []state.GivenFile `json:"files,omitempty"`
 	Generation  int64             `json:"generation"`
 	Source      state.Source      `json:"source"`

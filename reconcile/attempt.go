@@ -54,8 +54,10 @@ func (o Order) key() orderKey {
 		k.run, k.number = o.Step.RunID, int64(o.Step.Index)
 	case o.Live != nil:
 		k.run, k.version, k.partly = o.Live.RunID, o.Live.Generation, o.Live.RestartOnly
+	case o.Reload != nil:
+		k.run, k.version = o.Reload.RunID, o.Reload.Generation
 	case o.Ready != nil:
-		k.run = o.Ready.RunID
+		k.run, k.partly = o.Ready.RunID, o.Ready.Reload != ""
 	}
 	return k
 }

@@ -258,6 +258,8 @@ func reconcilingOf(s *standing, o *outlook, d *decision, st *spec.ServerStatus, 
 		return refusal(s, "tried again")
 	case d.pending != "" || d.gate == gatePeople:
 		return verdict{conditionTrue, "RestartPending", "a change waits for its restart"}
+	case d.need == needReload, d.reload != reloadNone:
+		return verdict{conditionTrue, "Reloading", "it reads its files anew, and has to be Ready after it"}
 	case d.need == needLive:
 		return verdict{conditionTrue, "Applying", "a change is being applied"}
 	}

@@ -24,6 +24,8 @@ type Executor interface {
 	Step(context.Context, state.StepOrder) error
 	ApplyLive(context.Context, state.LiveOrder) error
 	MarkReady(context.Context, state.ReadyOrder) error
+	// Reload returns when the reload is on record and begun; facts tell what becomes of it.
+	Reload(context.Context, state.ReloadOrder) error
 	Archive(context.Context, state.ScopeOrder) error
 	// Do carries out a declared command and answers when it has ended, which may take as long as its time limit: the command
 	// goes on when nobody waits for it any more. An error of the kind that names a check says that nothing was done; any other

@@ -88,6 +88,26 @@ func (h *host) Start(_ context.Context, o state.StartOrder) error {
 	return nil
 }
 
+// Reload gives a run other files; what comes of the action is what the test says.
+func (h *host) Reload(_ context.Context, o state.ReloadOrder) error {
+	scope := o.Launch.Scope
+	if err := h.did("Reload", scope, ""); err != nil {
+		return err
+	}
+	h.change(scope, func(f *observe.Facts) {
+		if f.Run.ID != o.RunID || f.Run.SpecHash != o.Launch.SpecHash() || f.Run.Stop != nil || o.Launch.Reload == nil {
+			h.t.Errorf("a reload of %s that it cannot have: %+v", scope, f.Run)
+		}
+		f.Run.LiveHash, f.Run.FilesHash, f.Run.Generation, f.Run.Source = o.Launch.LiveHash(), o.Launch.FilesHash(), o.Generation, o.Source
+		f.Run.Files = state.GivenFiles(&o.Launch)
+		f.Run.Endpoints, f.Run.Readiness, f.Run.Restart, f.Run.Ladder = o.Launch.Endpoints, o.Launch.Readiness, o.Launch.Restart, o.Launch.Stop
+		f.Run.Reload = &state.Reload{ID: o.ID, At: h.wall, WithinSeconds: o.Launch.Reload.TimeoutSeconds}
+		d := state.Delivery{ID: o.ID, Command: state.ReloadCommand, RunID: o.RunID, At: h.wall, Result: h.resultOf(state.ReloadCommand)}
+		f.Deliveries = append(slices.Clone(f.Deliveries), d)
+	})
+	return nil
+}
+
 func (h *host) Stop(_ context.Context, o state.StopOrder) error {
 	if err := h.did("Stop", o.Scope, " "+o.Why); err != nil {
 		return err
@@ -150,7 +170,19 @@ func (h *host) ApplyLive(_ context.Context, o state.LiveOrder) error {
 }
 
 func (h *host) MarkReady(_ context.Context, o state.ReadyOrder) error {
-	h.change(o.Scope, func(f *observe.Facts) { f.Run.ReadyAt = h.wall })
+	h.change(o.Scope, func(f *observe.Facts) {
+		if o.Reload == "" {
+			f.Run.ReadyAt = h.wall
+			return
+		}
+		if f.Run.Reload == nil || f.Run.Reload.ID != o.Reload {
+			h.t.Errorf("%s is Ready after a reload that it did not have: %+v", o.Scope, f.Run.Reload)
+			return
+		}
+		proven := *f.Run.Reload
+		proven.ProvenAt = h.wall
+		f.Run.Reload = &proven
+	})
 	return nil
 }
 

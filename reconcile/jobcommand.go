@@ -14,7 +14,7 @@ func (d *jobDecision) command(j *jobStanding) (steps []JobStep, check, text stri
 	s, name := j.s, j.mem.Spec.Command
 	commands := observe.CommandsOf(s.good.launch)
 	if c := commandOf(commands, name); j.d.sit == up && s.selected(j.d.lane) && (c == nil || c.Requires != spec.RequiresStopped) {
-		if j.d.need == needLive {
+		if j.d.need == needLive || j.d.need == needReload {
 			d.wait(JobReasonSettling, "the run is about to be governed by the newest manifest")
 			return nil, "", ""
 		}

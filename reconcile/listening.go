@@ -34,7 +34,9 @@ type listening struct {
 	probes    [2]*spec.LaunchProbe // they may say that an endpoint is a proxy, and who may use it
 	found     []observe.Listening
 	looked    bool
-	ready     bool // it has been Ready
+	renewed   bool          // a look that began after since did not deny them
+	since     time.Duration // the newest reload was seen then, on the uptime clock
+	ready     bool          // it has been Ready
 	verdict   verdict
 	denials   int           // looks in a row that denied what the verdict says
 	wait      time.Duration // the delay that next was made with
@@ -75,10 +77,14 @@ func (p *listening) of(run *observe.RunFacts) verdict {
 }
 
 // note takes what was found, and reports whether that changes anything.
-func (p *listening) note(found []observe.Listening, now state.Moment) (changed bool) {
+func (p *listening) note(found []observe.Listening, asked time.Duration, now state.Moment) (changed bool) {
 	next, first := p.judge(found), !p.looked
 	p.found, p.looked = found, true
 	denied := next.status == conditionFalse
+	if !denied && asked >= p.since && !p.renewed {
+		p.renewed = true
+		defer func() { changed = true }()
+	}
 	if denied && p.ready && p.verdict.status != conditionFalse {
 		if p.denials++; p.denials < lookDenials {
 			p.again(lookAgain, now)

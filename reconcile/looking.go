@@ -101,7 +101,7 @@ func (l *Loop) looked(o *LookOrder, err error, now state.Moment) {
 			s.listening.again(lookAgain, now)
 			continue
 		}
-		if s.listening.note(endpoints, now) {
+		if s.listening.note(endpoints, k.sentAt, now) {
 			l.touch(s)
 		}
 	}

@@ -22,6 +22,7 @@ type Order struct {
 	Live    *state.LiveOrder
 	Ready   *state.ReadyOrder
 	Archive *state.ScopeOrder
+	Reload  *state.ReloadOrder
 	Save    *SaveOrder
 	Check   *CheckOrder
 	Look    *LookOrder
@@ -72,6 +73,8 @@ func (o Order) Kind() string {
 		return "ApplyLive"
 	case o.Ready != nil:
 		return "MarkReady"
+	case o.Reload != nil:
+		return "Reload"
 	case o.Archive != nil:
 		return "Archive"
 	case o.Save != nil:
@@ -101,6 +104,8 @@ func (o Order) CarryOut(ctx context.Context, e Executor, store Store, jobs JobSt
 		return e.ApplyLive(ctx, *o.Live)
 	case o.Ready != nil:
 		return e.MarkReady(ctx, *o.Ready)
+	case o.Reload != nil:
+		return e.Reload(ctx, *o.Reload)
 	case o.Archive != nil:
 		return e.Archive(ctx, *o.Archive)
 	case o.Save != nil:

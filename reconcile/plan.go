@@ -33,6 +33,7 @@ type standing struct {
 	void        string  // the attempt of a job whose restart is not to begin any more
 	probing     probing // of the live run
 	proving     proving // of the newest spec
+	reloading   reloading
 	listening   listening
 	contest     *contest   // of another server's better claim to a port; nil = none
 	awaits      *pending   // what a run of it waits for; nil = nothing
@@ -94,6 +95,7 @@ const (
 	begin               // start a run, if the gates are open
 	mark                // record the first Ready, when it is
 	live                // apply the live-class fields
+	reload              // give it other files, and have it read them
 	swap                // stop it for a change, when the roll-out permits
 	stop                // stop it
 	drain               // stop what the main process left behind
@@ -103,15 +105,15 @@ const (
 
 // moves is the one table: every situation and every need.
 var moves = [situations][needs]move{
-	//            Keep    Run     Live    Replace Renew   End     Gone
-	vacant:     {rest, begin, begin, begin, begin, rest, archive},
-	blocked:    {rest, rest, rest, rest, rest, rest, rest},
-	unverified: {rest, rest, rest, rest, rest, rest, rest},
-	launching:  {rest, rest, rest, swap, stop, stop, stop},
-	up:         {rest, mark, live, swap, stop, stop, stop},
-	draining:   {drain, drain, drain, drain, drain, drain, drain},
-	ending:     {rest, rest, rest, rest, rest, rest, rest},
-	stopping:   {ladder, ladder, ladder, ladder, ladder, ladder, ladder},
+	//            Keep    Run     Live    Reload  Replace Renew   End     Gone
+	vacant:     {rest, begin, begin, begin, begin, begin, rest, archive},
+	blocked:    {rest, rest, rest, rest, rest, rest, rest, rest},
+	unverified: {rest, rest, rest, rest, rest, rest, rest, rest},
+	launching:  {rest, rest, rest, rest, swap, stop, stop, stop},
+	up:         {rest, mark, live, reload, swap, stop, stop, stop},
+	draining:   {drain, drain, drain, drain, drain, drain, drain, drain},
+	ending:     {rest, rest, rest, rest, rest, rest, rest, rest},
+	stopping:   {ladder, ladder, ladder, ladder, ladder, ladder, ladder, ladder},
 }
 
 // decision is what comes of one look at a server.
@@ -133,6 +135,7 @@ type decision struct {
 	dueAt     time.Duration
 	ready     readiness
 	refused   bool // the last order was refused or failed and is tried again later
+	reload    reloadState
 	unproven  bool // the newest spec has to pass its check first
 	shaky     bool // too many ends in a row, and no stable run since
 }
@@ -320,7 +323,11 @@ func (s *standing) removing() bool {
 func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 	run, scope := d.lane.facts.Run, d.lane.facts.Scope
 	need, why, by := needOf(s, d.wish, d.lane)
-	d.need = need
+	at, until := s.reloadOf(d.lane.facts, now)
+	if at == reloadFailed && (need == needRun || need == needLive || need == needReload) {
+		need, why, by = needReplace, WhySpecChanged, "" // nobody knows what it runs with
+	}
+	d.need, d.reload = need, at
 	d.ready = readinessOf(run, d.sit, s)
 	if d.sit == blocked {
 		return nil
@@ -329,21 +336,30 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 	ailing := d.ailing(s, run, now)
 	act := moves[d.sit][need]
 	switch again := act == swap || need == needRenew && act == stop; { // what runs is not ended for what could not be started
-	case s.contest != nil && (again || act == live):
+	case s.contest != nil && (again || act == live || act == reload):
 		d.gate = gatePort
 	case s.awaits != nil && again:
 		d.gate = gateDepend
 	case len(s.first) > 0 && act == stop && !d.wish.force:
 		d.gate = gateFirst
-	case (act == swap || act == stop && d.scheduled(s)) && d.sit == up && !run.ReadyAt.IsZero(): // nobody plays on one that never was Ready
+	case (act == swap || act == reload && s.good.launch.Reload.Disruptive || act == stop && d.scheduled(s)) && d.sit == up && !run.ReadyAt.IsZero(): // nobody plays on one that never was Ready
 		if d.forbidden = d.forbids(s, run, now); d.forbidden != nil {
 			d.gate = gatePeople
 		}
 	}
 	switch act {
-	case mark:
+	case mark, reload:
 		if ailing != nil {
 			return ailing
+		}
+		if at == reloadOpen {
+			if o := d.proven(s, run); o != nil {
+				return o
+			}
+			d.lookAt(until)
+		}
+		if act == reload {
+			return d.reloads(s, run, why, now)
 		}
 		if d.ready.ok() && run.ReadyAt.IsZero() {
 			return &Order{Scope: scope, Ready: &state.ReadyOrder{Scope: scope, RunID: run.ID}}

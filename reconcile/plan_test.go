@@ -62,6 +62,10 @@ func (s *standing) want(n need) {
 		s.present, s.known = false, false
 	case needLive:
 		run.LiveHash = "old"
+	case needReload:
+		run.Files = []state.GivenFile{{Path: "a", Print: "old"}}
+		s.good.launch.Files = []spec.LaunchFile{{Path: "a", Content: "new"}}
+		s.good.launch.Reload = &spec.LaunchReload{TimeoutSeconds: 30}
 	case needReplace:
 		run.SpecHash, s.granted = "old", true
 	case needRenew:
@@ -103,15 +107,15 @@ func TestOlderSpecWaitsForTheSources(t *testing.T) {
 func TestEverySituationMeetsEveryNeed(t *testing.T) {
 	names := [situations]string{"vacant", "blocked", "unverified", "launching", "up", "draining", "ending", "stopping"}
 	want := [situations][needs]string{
-		//            Keep               Run                Live               Replace             Renew              End                  Gone
-		vacant:     {"-", "Start", "Start", "Start", "Start", "-", "Archive"},
-		blocked:    {"-", "-", "-", "-", "-", "-", "-"},
-		unverified: {"-", "-", "-", "-", "-", "-", "-"},
-		launching:  {"-", "-", "-", "Stop SpecChanged", "Stop Restart", "Stop StateStopped", "Stop Removed"},
-		up:         {"-", "MarkReady", "ApplyLive", "Stop SpecChanged", "Stop Restart", "Stop StateStopped", "Stop Removed"},
-		draining:   {"Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited"},
-		ending:     {"-", "-", "-", "-", "-", "-", "-"},
-		stopping:   {"Step 0", "Step 0", "Step 0", "Step 0", "Step 0", "Step 0", "Step 0"},
+		//            Keep               Run                Live               Reload             Replace             Renew              End                  Gone
+		vacant:     {"-", "Start", "Start", "Start", "Start", "Start", "-", "Archive"},
+		blocked:    {"-", "-", "-", "-", "-", "-", "-", "-"},
+		unverified: {"-", "-", "-", "-", "-", "-", "-", "-"},
+		launching:  {"-", "-", "-", "-", "Stop SpecChanged", "Stop Restart", "Stop StateStopped", "Stop Removed"},
+		up:         {"-", "MarkReady", "ApplyLive", "Reload", "Stop SpecChanged", "Stop Restart", "Stop StateStopped", "Stop Removed"},
+		draining:   {"Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited", "Stop MainExited"},
+		ending:     {"-", "-", "-", "-", "-", "-", "-", "-"},
+		stopping:   {"Step 0", "Step 0", "Step 0", "Step 0", "Step 0", "Step 0", "Step 0", "Step 0"},
 	}
 	for sit := range situations {
 		for n := range needs {

@@ -19,6 +19,8 @@ type question struct {
 	tally    probe.Tally
 	next     time.Duration // when it is due, on the uptime clock
 	inFlight bool
+	stale    bool   // what is in flight was asked before a reload
+	renewed  bool   // one that was asked after it has passed
 	unrun    bool   // the last one could not be carried out
 	hindered string // why, where that is known and may be shown
 	failure  string // why the last one failed, where that may be shown; "" = it did not, or it may not be
@@ -137,6 +139,7 @@ func (p *probing) note(c *CheckOrder, err error, now state.Moment) (news bool) {
 			q.failure = err.Error()
 		}
 		q.tally.Note(err == nil, q.probe)
+		q.renewed = q.renewed || err == nil && !q.stale
 	}
 	return q.probe != nil && q.probe.Exec != nil && err != nil && (q.failure != failed || q.hindered != hindered)
 }
@@ -194,6 +197,7 @@ func (d *decision) ask(s *standing, run *observe.RunFacts, now state.Moment) {
 // asked notes that a question is on its way.
 func (p *probing) asked(c *CheckOrder, now state.Moment) {
 	q := p.of(c.For)
+	q.stale = false
 	q.inFlight, q.next = true, now.Uptime+q.period()
 }
 

@@ -73,6 +73,7 @@ func (s *server) observe(f *observe.Facts, adopted bool, now state.Moment) {
 	}
 	s.probing.follow(run, s.unreadyRun(), adopted, now)
 	s.listening.follow(run, s.unreadyRun(), now)
+	s.reloading.follow(run, &s.probing, &s.listening, now)
 }
 
 // forget drops the scopes that are not in facts any more.
@@ -170,7 +171,8 @@ func (s *server) member() member {
 		key: s.key, limit: s.good.launch.Disruption.MaxUnavailable, changedAt: s.mem.ChangedAt,
 		outdated: d.pending != "" && d.gate == "", granted: s.granted, ready: d.ready.ok(),
 	}
-	m.moving = run != nil && (run.Stop != nil && changes(run.Stop.Why) || changes(run.Cause) && run.ReadyAt.IsZero())
+	m.moving = run != nil && (run.Stop != nil && changes(run.Stop.Why) || changes(run.Cause) && run.ReadyAt.IsZero() ||
+		run.Reload != nil && run.Reload.ProvenAt.IsZero())
 	if at := s.secretChangedAt(run); at.After(m.changedAt) {
 		m.changedAt = at
 	}

@@ -262,6 +262,9 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	if d.order == nil || d.order.Start == nil {
 		s.limited = ""
 	}
+	if d.order != nil && d.order.Reload != nil {
+		d.order.Reload.ID = "reload-" + l.opts.NewUID()
+	}
 	orders = s.send(&d, orders, now)
 	if d.proof != nil {
 		d.proof.Prove.ID = "check-" + l.opts.NewUID()
@@ -296,6 +299,8 @@ func (s *server) send(d *decision, orders []Order, now state.Moment) []Order {
 			s.ordered = o.Start.Launch.Endpoints
 		case o.Live != nil && !o.Live.RestartOnly:
 			s.ordered = o.Live.Launch.Endpoints
+		case o.Reload != nil:
+			s.ordered = o.Reload.Launch.Endpoints
 		}
 		orders = append(orders, *o)
 	}

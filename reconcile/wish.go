@@ -167,6 +167,7 @@ const (
 	needKeep    need = iota // leave it as it is
 	needRun                 // as it is, it is what is wanted
 	needLive                // live-class fields differ
+	needReload              // only its files are others, and it can read them anew
 	needReplace             // a new run is needed for a change, as the roll-out permits
 	needRenew               // a new run was asked for by a person
 	needEnd                 // no run
@@ -201,10 +202,12 @@ func needOf(s *standing, w wish, l *lane) (n need, why, by string) {
 		return needRun, "", ""
 	case !s.selected(l):
 		return needReplace, WhyProfileChanged, ""
-	case s.good.renews(run):
+	case s.good.renews(run) && (run.SpecHash != s.good.specHash || s.good.launch.Reload == nil):
 		return needReplace, WhySpecChanged, ""
 	case run.Changed != nil:
 		return needReplace, WhySecretChanged, ""
+	case s.good.renews(run):
+		return needReload, WhySpecChanged, ""
 	case run.LiveHash != s.good.liveHash, run.FilesHash != s.good.filesHash:
 		return needLive, "", ""
 	}

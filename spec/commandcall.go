@@ -95,7 +95,7 @@ func (c *LaunchCommand) Fill(given map[string]IntOrString, console *LaunchConsol
 	if a.HTTP != nil {
 		a.HTTP = a.HTTP.filled(fillAs)
 	}
-	filled := actionCheck{launchCheck: &check, list: listOfCommands, console: console}
+	filled := actionCheck{launchCheck: &check, item: listOfCommands + "[]", console: console}
 	filled.action("spec.actions.commands["+c.Name+"]", &a)
 	return a, check.faults
 }

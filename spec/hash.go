@@ -88,6 +88,14 @@ func (l *Launch) LiveHash() string {
 	for _, c := range sortedBy(l.Commands, func(c LaunchCommand) string { return c.Name }) {
 		h.command(&c)
 	}
+	if a := l.Reload; a != nil {
+		h.always("reload", "")
+		h.action(&a.LaunchAction)
+		if a.Disruptive {
+			h.always("reload.disruptive", "")
+		}
+		h.number("reload.timeoutSeconds", a.TimeoutSeconds, defaultReloadSeconds)
+	}
 	if c := l.Check; c != nil {
 		h.always("check", "")
 		h.action(&LaunchAction{Exec: &c.Exec})

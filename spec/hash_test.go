@@ -128,7 +128,7 @@ var otherValue = map[string]string{
 	"spec.actions.stop.steps[].signal.name": "SIGINT", "spec.actions.stop.steps[].signal.to": string(ToTree),
 	"spec.actions.stop.steps[].waitFor": string(WaitForDone), "spec.endpoints[].protocol": ProtocolUDP,
 	"spec.endpoints[].address": "127.0.0.1", "spec.endpoints[].appProtocol": "Mixed", "spec.restart.policy": RestartNever,
-	"spec.restart.exits[].action": string(ExitFail), "spec.disruption.onDeadline": DeadlineForce, "spec.disruption.windows[].timeZone": "Europe/Berlin", "spec.files[].write": WriteIfMissing, "spec.files[].onChange": ChangeIgnore, "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
+	"spec.restart.exits[].action": string(ExitFail), "spec.disruption.onDeadline": DeadlineForce, "spec.disruption.windows[].timeZone": "Europe/Berlin", "spec.actions.reload.signal.name": "SIGINT", "spec.actions.reload.signal.to": string(ToTree), "spec.files[].write": WriteIfMissing, "spec.files[].onChange": ChangeIgnore, "spec.dependsOn[].kind": KindJob, "spec.dependsOn[].condition": DependRunning,
 }
 
 // likeFor makes of a launch one that differs in a field from what its setter makes, and in nothing else.
@@ -149,6 +149,9 @@ func likeFor(l *Launch, row string) {
 		"steps[].console.":       func() { consoleStep(l) },
 		"steps[].http.":          func() { requestStep(l) },
 		"commands[].http.":       func() { requestCommand(l) },
+		"reload.http.":           func() { reloadRequest(l) },
+		"reload.exec.":           func() { reloadExec(l) },
+		"reload.console.":        func() { reloadLine(l) },
 		"commands[].exec.":       func() { execCommand(l) },
 		"commands[].console.":    func() { consoleCommand(l) },
 		"commands[].signal.":     func() { signalCommand(l) },
@@ -202,6 +205,10 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		"spec.actions.start.args": func(l *Launch, turned bool) { l.Args = pair("a", "b", turned) },
 		"spec.env": func(l *Launch, turned bool) {
 			l.Env = pair(LaunchEnv{Name: "A"}, LaunchEnv{Name: "B", Inherit: true}, turned)
+		},
+		"spec.actions.reload.exec.args": func(l *Launch, turned bool) { reloadExec(l).Args = pair("a", "b", turned) },
+		"spec.actions.reload.http.headers": func(l *Launch, turned bool) {
+			reloadRequest(l).Headers = pair(HTTPHeader{Name: "A", Value: "a"}, HTTPHeader{Name: "B", Value: "b"}, turned)
 		},
 		"spec.actions.check.exec.args": func(l *Launch, turned bool) { l.Check.Exec.Args = pair("a", "b", turned) },
 		"spec.files": func(l *Launch, turned bool) {

@@ -34,6 +34,7 @@ type Launch struct {
 	Commands             []LaunchCommand  `json:"commands,omitempty"`
 	Check                *LaunchCheck     `json:"check,omitempty"` // nil = nothing looks at the spec before it is used
 	Schedules            []LaunchSchedule `json:"schedules,omitempty"`
+	Reload               *LaunchReload    `json:"reload,omitempty"`    // nil = a changed file is a restart
 	DependsOn            []Dependency     `json:"dependsOn,omitempty"` // what a start waits for; kind and condition are never empty
 }
 

@@ -47,8 +47,15 @@ func (l *Launch) Validate() []Fault {
 	c.schedules(l)
 	c.dependencies(l)
 	c.files(l.Files)
+	if a := l.Reload; a != nil {
+		const at = "spec.actions.reload"
+		check := actionCheck{launchCheck: &c, item: at, console: l.Console}
+		check.action(at, &a.LaunchAction)
+		c.endpointOf(l, at, a.HTTP)
+		c.number(at+".timeoutSeconds", "", a.TimeoutSeconds)
+	}
 	if l.Check != nil {
-		check := actionCheck{launchCheck: &c, list: "spec.actions.check"}
+		check := actionCheck{launchCheck: &c}
 		check.exec("spec.actions.check", "spec.actions.check.exec", &l.Check.Exec)
 		c.number("spec.actions.check.timeoutSeconds", "", l.Check.TimeoutSeconds)
 	}

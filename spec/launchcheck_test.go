@@ -26,6 +26,7 @@ func goodLaunch() Launch {
 		Disruption: LaunchDisruption{MaxUnavailable: 1, MaxPlayers: new(int64), Windows: []LaunchWindow{{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}}, DeadlineSeconds: 60, OnDeadline: DeadlineHold},
 		Check:      &LaunchCheck{Exec: LaunchExec{Workspace: "usr", Executable: "bin/a", Args: []string{"-t"}}, TimeoutSeconds: 1},
 		Schedules:  []LaunchSchedule{{Name: "a", Schedule: "0 4 * * *", TimeZone: "UTC", StartingDeadlineSeconds: 1, Job: ScheduledJob{Type: "Command", Command: "a", Parameters: map[string]IntOrString{"a": {IsString: true, String: "a"}}}}},
+		Reload:     &LaunchReload{LaunchAction: LaunchAction{Signal: &SignalAction{Name: "SIGHUP", To: ToMain}}, TimeoutSeconds: 1},
 		DependsOn:  []Dependency{{Kind: KindServer, Name: "b", Condition: DependReady}},
 		Commands: []LaunchCommand{{
 			Name: "a", LaunchAction: LaunchAction{Exec: &LaunchExec{Workspace: "usr", Executable: "bin/b", Args: []string{"b", markParameter("a")}}},
@@ -359,6 +360,9 @@ func applyFault(t *testing.T, l *Launch, c ec3Case, set func(*Launch, string, in
 			l.Commands = append(l.Commands, l.Commands[0])
 		case "spec.actions.stop.steps[].http.headers":
 			a := requestStep(l)
+			a.Headers = append(a.Headers, a.Headers[0])
+		case "spec.actions.reload.http.headers":
+			a := reloadRequest(l)
 			a.Headers = append(a.Headers, a.Headers[0])
 		case "spec.actions.commands[].http.headers":
 			a := requestCommand(l)

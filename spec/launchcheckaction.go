@@ -17,7 +17,7 @@ const (
 // actionCheck judges the actions of one list.
 type actionCheck struct {
 	*launchCheck
-	list    string // its row in the table
+	item    string // the row of one of them in the table
 	console *LaunchConsole
 	own     []Parameter // whose values the texts wait for
 	bytes   int         // of the texts
@@ -39,22 +39,22 @@ func (c *actionCheck) action(field string, a *LaunchAction) {
 		c.fault(field, kind, "", "must have exactly one of "+quoted(actionUnion))
 	}
 	if a.Signal != nil {
-		c.row(c.list+"[].signal.name", field+".signal.name", a.Signal.Name)
-		c.row(c.list+"[].signal.to", field+".signal.to", string(a.Signal.To))
+		c.row(c.item+".signal.name", field+".signal.name", a.Signal.Name)
+		c.row(c.item+".signal.to", field+".signal.to", string(a.Signal.To))
 	}
 	if a.Console != nil {
 		c.line(field+".console", a.Console)
 	}
 	if a.Exec != nil {
-		c.exec(c.list+"[]", field+".exec", a.Exec)
+		c.exec(c.item, field+".exec", a.Exec)
 	}
 	if a.HTTP != nil {
-		c.request(c.list+"[].http", field+".http", a.HTTP)
+		c.request(c.item+".http", field+".http", a.HTTP)
 	}
 }
 
 func (c *actionCheck) line(field string, a *ConsoleAction) {
-	row := c.list + "[].console"
+	row := c.item + ".console"
 	c.text(row+".line", field+".line", a.Line)
 	if a.Expect != "" {
 		c.row(row+".expect", field+".expect", a.Expect)
@@ -97,7 +97,7 @@ func (c *actionCheck) text(row, field, text string) {
 
 func (c *launchCheck) steps(l *Launch) {
 	c.count(listOfSteps, len(l.Stop))
-	check := actionCheck{launchCheck: c, list: listOfSteps, console: l.Console}
+	check := actionCheck{launchCheck: c, item: listOfSteps + "[]", console: l.Console}
 	for i, s := range l.Stop {
 		check.action(index(listOfSteps, i, ""), &LaunchAction{Exec: s.Exec, Console: s.Console, HTTP: s.HTTP, Signal: s.Signal})
 		c.endpointOf(l, index(listOfSteps, i, ""), s.HTTP)
@@ -109,7 +109,7 @@ func (c *launchCheck) steps(l *Launch) {
 
 func (c *launchCheck) commands(l *Launch) {
 	c.count(listOfCommands, len(l.Commands))
-	check := actionCheck{launchCheck: c, list: listOfCommands, console: l.Console}
+	check := actionCheck{launchCheck: c, item: listOfCommands + "[]", console: l.Console}
 	seen := map[string]bool{}
 	for i := range l.Commands {
 		command := &l.Commands[i]

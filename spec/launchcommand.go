@@ -35,6 +35,13 @@ type LaunchCheck struct {
 	TimeoutSeconds int64      `json:"timeoutSeconds"` // 1-3600
 }
 
+// LaunchReload has a run that goes on read its files anew.
+type LaunchReload struct {
+	LaunchAction
+	Disruptive     bool  `json:"disruptive,omitempty"` // it disturbs people as a restart does
+	TimeoutSeconds int64 `json:"timeoutSeconds"`       // 1-86400: by then it is done, and the run Ready again
+}
+
 // Requires says what a server has to do while a command runs.
 type Requires string
 

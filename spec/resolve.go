@@ -31,6 +31,7 @@ const (
 	defaultRows           = 24
 	defaultColumns        = 80
 	defaultCheckSeconds   = 30
+	defaultReloadSeconds  = 30
 )
 
 // Resolve makes the launch of a server: parameters checked, defaults filled in, references expanded, once. The faults
@@ -63,6 +64,11 @@ func Resolve(s *Server, p *Profile, h HostView) (Launch, []Fault) {
 	l.DependsOn = dependencies(s.Spec.DependsOn)
 	l.Disruption = disruption(&p.Spec)
 	l.Files = r.files()
+	if a := p.Spec.Actions.Reload; a != nil {
+		if action, ok := r.action(&a.Action, "spec.actions.reload"); ok {
+			l.Reload = &LaunchReload{LaunchAction: action, Disruptive: a.Disruptive, TimeoutSeconds: valueOr(a.TimeoutSeconds, defaultReloadSeconds)}
+		}
+	}
 	if c := p.Spec.Actions.Check; c != nil {
 		l.Check = &LaunchCheck{Exec: *r.exec(c.Exec, "spec.actions.check.exec"), TimeoutSeconds: valueOr(c.TimeoutSeconds, defaultCheckSeconds)}
 	}

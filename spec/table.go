@@ -67,7 +67,6 @@ func profileFields() *schema {
 func actionsSchema() *schema {
 	restart := level{ClassRestart, SinceLoop}
 	live := level{ClassLive, SinceLoop}
-	later := level{ClassLive, SinceReady}
 	start := object(
 		restart.field("workspace", label(), def("usr")),
 		restart.field("executable", text(1, 1024, ruleExecutable), required),
@@ -77,9 +76,9 @@ func actionsSchema() *schema {
 		live.field("waitFor", word(string(WaitForExit), string(WaitForDone)), def(string(WaitForExit))),
 		live.field("waitSeconds", integer(1, 86400), required),
 	)
-	reloadMembers := append(actionMembers(later),
-		later.field("disruptive", boolean(), def(false)),
-		later.field("timeoutSeconds", integer(1, 86400), def(30)),
+	reloadMembers := append(actionMembers(live),
+		live.field("disruptive", boolean(), def(false)),
+		live.field("timeoutSeconds", integer(1, 86400), def(defaultReloadSeconds)),
 	)
 	commandMembers := append([]*member{live.field("name", label(), required)}, actionMembers(live)...)
 	commandMembers = append(commandMembers,
@@ -94,7 +93,7 @@ func actionsSchema() *schema {
 		live.field("stop", object(
 			live.field("steps", listOf(object(stepMembers...).oneOf(actionUnion...), 1, 16).inOrder(), required),
 		), def(rawJSON(`{"steps":[{"signal":{"name":"SIGTERM","to":"Main"},"waitFor":"Exit","waitSeconds":30}]}`))),
-		later.field("reload", object(reloadMembers...).oneOf(actionUnion...), defNote("restart")),
+		live.field("reload", object(reloadMembers...).oneOf(actionUnion...), defNote("restart")),
 		live.field("check", object(
 			live.field("exec", execSchema(live), required),
 			live.field("timeoutSeconds", integer(1, 3600), def(defaultCheckSeconds)),

@@ -120,6 +120,8 @@ func profileRules(s *schema) *schema {
 			"console.password: must name a parameter of type Secret").
 		must("!has(self.actions.stop) || self.actions.stop.steps.all(s, !has(s.http) || "+declared+"s.http.endpoint && e.protocol == 'TCP'))", "actions.stop: a request must name an endpoint of `endpoints` of protocol TCP").
 		must("!has(self.actions.commands) || self.actions.commands.all(c, !has(c.http) || "+declared+"c.http.endpoint && e.protocol == 'TCP'))", "actions.commands: a request must name an endpoint of `endpoints` of protocol TCP").
+		must("!has(self.actions.reload) || !has(self.actions.reload.http) || "+declared+"self.actions.reload.http.endpoint && e.protocol == 'TCP')", "actions.reload: a request must name an endpoint of `endpoints` of protocol TCP").
+		must("!has(self.actions.reload) || has(self.console) && self.console.input != 'None' || !has(self.actions.reload.console)", "actions.reload: a line needs `console.input`: there is no console to write to").
 		must("!has(self.actions.stop) || has(self.console) && self.console.input != 'None' || self.actions.stop.steps.all(s, !has(s.console))", "actions.stop: a console step needs `console.input`: there is no console to write to").
 		must("!has(self.actions.commands) || has(self.console) && self.console.input != 'None' || self.actions.commands.all(c, !has(c.console))", "actions.commands: a console command needs `console.input`: there is no console to write to").
 		must("!has(self.actions.commands) || self.actions.commands.all(c, (!has(c.before) || c.before.all(n, self.actions.commands.exists(d, d.name == n))) && (!has(c.after) || c.after.all(n, self.actions.commands.exists(d, d.name == n))))",

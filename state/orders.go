@@ -121,10 +121,21 @@ type LiveOrder struct {
 	RestartOnly bool `json:"restartOnly,omitempty"`
 }
 
-// ReadyOrder records that the run was Ready for the first time.
+// ReloadOrder gives a run other files, and has it read them, once.
+type ReloadOrder struct {
+	RunID      string      `json:"runID"`
+	ID         string      `json:"id"`     // made by the asker, for this reload alone
+	Launch     spec.Launch `json:"launch"` // equal in its restart-class fields; it governs the run from then on
+	Generation int64       `json:"generation"`
+	Source     Source      `json:"source"`
+	By         string      `json:"by,omitempty"`
+}
+
+// ReadyOrder records that the run was Ready for the first time, or after a reload.
 type ReadyOrder struct {
-	Scope spec.Scope `json:"scope"`
-	RunID string     `json:"runID"`
+	Scope  spec.Scope `json:"scope"`
+	RunID  string     `json:"runID"`
+	Reload string     `json:"reload,omitempty"` // the id of the reload that it was Ready after; "" = the first time
 }
 
 // ScopeOrder archives a scope without a live run, or retires one whose record cannot be used.

@@ -77,6 +77,20 @@ const (
 // CheckCommand stands for a command's name where the program is the check of a spec. No command can have it.
 const CheckCommand = "actions.check"
 
+// ReloadCommand stands for it where a delivery is a reload.
+const ReloadCommand = "actions.reload"
+
+// Reload is the last one of a run. What became of its action is the delivery of its id: as long as that is there and Reload is not
+// proven, it is not known whether the run has its new files.
+type Reload struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
+	// WithinSeconds is how long the run may take to be Ready again.
+	WithinSeconds int64 `json:"withinSeconds"`
+	// ProvenAt is when the run was seen to be Ready after it.
+	ProvenAt time.Time `json:"provenAt,omitzero"`
+}
+
 // Why a program failed, beside [spec.ReasonExited] and [spec.ReasonSignaled].
 const (
 	ReasonTimedOut = "TimedOut" // its time was over, and it was killed
@@ -133,6 +147,7 @@ type Run struct {
 	// FilesHash is over what the files of Launch hold, "" without files; Files is what the run was given of them.
 	FilesHash string      `json:"filesHash,omitempty"`
 	Files     []GivenFile `json:"files,omitempty"`
+	Reload    *Reload     `json:"reload,omitempty"` // nil = there was none
 	// Secrets are prints of those that the workload was executed with, by Ref: they tell whether one is another since.
 	Secrets     []SecretPrint `json:"secrets,omitempty"`
 	Generation  int64         `json:"generation"` // of the Server, when its spec last governed this run

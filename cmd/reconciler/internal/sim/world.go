@@ -266,6 +266,10 @@ func (e executor) Step(context.Context, state.StepOrder) error {
 func (e executor) ApplyLive(context.Context, state.LiveOrder) error {
 	panic("orders are carried out by the world")
 }
+func (e executor) Reload(context.Context, state.ReloadOrder) error {
+	panic("the simulation carries orders out itself")
+}
+
 func (e executor) MarkReady(context.Context, state.ReadyOrder) error {
 	panic("orders are carried out by the world")
 }
@@ -383,6 +387,8 @@ func (w *world) give(o reconcile.Order) error {
 		return w.core.ApplyLive(*o.Live, nil)
 	case o.Ready != nil:
 		return w.core.MarkReady(*o.Ready, nil)
+	case o.Reload != nil:
+		return w.core.Reload(*o.Reload, nil)
 	case o.Archive != nil:
 		return w.core.Archive(*o.Archive, nil)
 	}
