@@ -61,13 +61,14 @@ type proc struct {
 	run      string // run id, or that of a program; "" = a stranger
 	owner    string // of a program: the run beside which it runs, "" = none
 	cgroup   string
-	main     bool // of a run
-	program  bool // the main process of a program
-	aside    bool // forked by one
-	child    bool // of the living keeper
-	staged   bool // the stage: nothing of the workload ran
-	released bool // it got its byte
-	dead     bool // zombie or reaped
+	main     bool         // of a run
+	program  bool         // the main process of a program
+	probe    spec.Purpose // whose program it is; "" = none's
+	aside    bool         // forked by one
+	child    bool         // of the living keeper
+	staged   bool         // the stage: nothing of the workload ran
+	released bool         // it got its byte
+	dead     bool         // zombie or reaped
 	reaped   bool
 	status   uint32
 	trueEnd  end
@@ -133,7 +134,9 @@ func (k *kernel) MakeFolder(p keeper.Place, _ keeper.Image) error {
 	if k.folders[p.RunID] {
 		return errors.New("the folder is there already")
 	}
-	if p.Program {
+	if p.Probe != "" {
+		k.needAskable(p.Scope, k.ownerOf(p))
+	} else if p.Program {
 		k.needProgram("a folder was made", p)
 	} else {
 		k.needRecord("a folder was made", p.Scope, p.RunID)
@@ -215,6 +218,9 @@ func (k *kernel) Hold(r keeper.HoldRequest) (keeper.Held, error) {
 	if k.procs[k.nextPID] != nil && len(k.procs) > 55 {
 		return nil, syscall.EAGAIN
 	}
+	if r.Place.Probe != "" {
+		return k.holdProbe(r)
+	}
 	if r.Place.Program {
 		return k.holdProgram(r)
 	}
@@ -267,9 +273,9 @@ func (k *kernel) SignalTree(p keeper.Place, name string) error {
 
 func (k *kernel) KillTree(p keeper.Place) error {
 	k.w.point("kill tree")
-	if p.Program {
+	if p.Program && p.Probe == "" {
 		k.needProgramsEnd(p)
-	} else {
+	} else if !p.Program {
 		k.needKill(p)
 	}
 	for _, q := range k.members(p) {
@@ -345,7 +351,7 @@ func (k *kernel) die(p *proc, status uint32) {
 	if !p.child && k.reaps {
 		k.forget(p)
 	}
-	if p.program && p.released {
+	if p.program && p.released && p.probe == "" {
 		k.w.programEnded(p)
 	}
 	if !p.main && !p.program && p.child {

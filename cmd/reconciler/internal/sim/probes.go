@@ -22,6 +22,7 @@ var probes = []string{
 	"  readinessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d}\n  livenessProbe: {socket: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 2}\n  startDeadlineSeconds: 3\n",
 	"  readinessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d}\n  livenessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 2}\n  startDeadlineSeconds: 3\n",
 	"  livenessProbe: {http: {endpoint: rest}, periodSeconds: %[1]d, failureThreshold: 1}\n",
+	"  readinessProbe: {exec: {args: [ready]}, periodSeconds: %[1]d}\n  livenessProbe: {exec: {args: [alive]}, periodSeconds: %[1]d, timeoutSeconds: 2, failureThreshold: 2}\n  startDeadlineSeconds: 3\n",
 }
 
 // The periods of probes: short, and at the end so long that the world comes to rest between two questions.

@@ -65,11 +65,11 @@ func (h *process) Reap() error {
 	if !p.dead {
 		return errors.New("it has not ended")
 	}
-	if p.released && p.program {
+	if p.released && p.program && p.probe == "" { // no record tells of a probe
 		if j := programOf(h.k.w.record(p.scope), p.run); j == nil || j.Exit == nil {
 			h.k.w.failf("I4", "a program of %s was reaped before its end was on record", p.scope)
 		}
-	} else if p.released {
+	} else if p.released && p.main {
 		if r := h.k.w.record(p.scope); r == nil || !tellsEnd(r, p.run) {
 			h.k.w.failf("I4", "the main process of %s was reaped before its end was on record", p.scope)
 		}
@@ -96,6 +96,10 @@ func (h *process) Release() error {
 		k.execFails = false
 		k.die(p, 126<<8)
 		return &keeper.ExecError{Errno: syscall.ENOEXEC}
+	}
+	if p.probe != "" {
+		k.releaseProbe(p)
+		return nil
 	}
 	if p.program {
 		k.releaseProgram(h)

@@ -2,10 +2,12 @@ package sim
 
 import (
 	"slices"
+	"strings"
 
 	"reconciler.dev/reconciler/keeper"
 	"reconciler.dev/reconciler/observe"
 	"reconciler.dev/reconciler/observe/probe"
+	"reconciler.dev/reconciler/spec"
 )
 
 // question is what a run is being asked through the keeper.
@@ -18,7 +20,7 @@ type question struct {
 // Probe keeps a question until somebody answers or ends it.
 func (k *kernel) Probe(p keeper.Place, q keeper.Probing, told func(observe.Probed)) {
 	k.w.point("probe")
-	k.needAskable(p)
+	k.needAskable(p.Scope, p.RunID)
 	if slices.ContainsFunc(k.questions, func(x *question) bool { return x.place.RunID == p.RunID && x.For == q.For }) {
 		told(observe.NotRun("it is being asked"))
 		return
@@ -28,14 +30,52 @@ func (k *kernel) Probe(p keeper.Place, q keeper.Probing, told func(observe.Probe
 }
 
 // needAskable checks that only the recorded run is asked, and not while it ends (EC-11).
-func (k *kernel) needAskable(p keeper.Place) {
-	r := k.w.record(p.Scope)
+func (k *kernel) needAskable(scope spec.Scope, run string) {
+	r := k.w.record(scope)
 	switch {
-	case r == nil || r.Run == nil || r.Run.ID != p.RunID:
-		k.w.failf("I9", "a run of %s is asked that is not the recorded one", p.Scope)
+	case r == nil || r.Run == nil || r.Run.ID != run:
+		k.w.failf("I9", "a run of %s is asked that is not the recorded one", scope)
 	case r.Run.Stop != nil || r.Run.MainExit != nil:
-		k.w.failf("EC-11", "the run of %s is asked while it ends", p.Scope)
+		k.w.failf("EC-11", "the run of %s is asked while it ends", scope)
 	}
+}
+
+// ownerOf is the run beside which the program of a probe runs.
+func (k *kernel) ownerOf(p keeper.Place) string {
+	return strings.TrimSuffix(p.RunID, "-"+strings.ToLower(string(p.Probe)))
+}
+
+// holdProbe checks that the program of a probe is one of its kind, in a cgroup that nobody has killed.
+func (k *kernel) holdProbe(r keeper.HoldRequest) (keeper.Held, error) {
+	owner := k.ownerOf(r.Place)
+	k.needAskable(r.Place.Scope, owner)
+	if n := k.populated(r.Place.RunID); n > 0 {
+		k.w.failf("EC-7", "a probe of %s runs beside %d processes of the one before it", r.Place.Scope, n)
+	}
+	for name, killed := range k.cgroups {
+		if killed && r.Place.Cgroup != "" && below(r.Place.Cgroup, name) {
+			k.w.failf("I2", "the program of a probe was forked into a cgroup that had been killed")
+		}
+	}
+	p := k.spawn(proc{scope: r.Place.Scope, run: r.Place.RunID, owner: owner, cgroup: r.Place.Cgroup, program: true, probe: r.Place.Probe, child: true, staged: true})
+	k.w.point("held")
+	return &process{k: k, p: p}, nil
+}
+
+// releaseProbe executes the program of a probe: it says at once what anybody would be told who asks the run now, or hangs, and may leave
+// something behind.
+func (k *kernel) releaseProbe(p *proc) {
+	k.needAskable(p.scope, p.owner)
+	p.released, p.staged, p.onTerm = true, false, "Ignore"
+	k.w.tell("    a probe of %s runs for %s", p.scope, p.probe)
+	hangs := !k.w.calm && k.w.choose(4) == 3
+	if !k.w.calm && k.w.choose(4) == 3 {
+		k.spawn(proc{scope: p.scope, run: p.run, owner: p.owner, aside: true, cgroup: p.cgroup, onTerm: "Ignore", released: true})
+	}
+	if !hangs {
+		k.die(p, map[bool]uint32{true: 0, false: 1 << 8}[k.w.ask(p.scope) == nil])
+	}
+	k.w.point("released")
 }
 
 // EndProbes ends what a run is asked.
