@@ -98,7 +98,7 @@ func (s *scope) checkSend(o state.SendOrder) error {
 	if o.ID == "" {
 		return refuse(CheckMessage, "a delivery without an id")
 	}
-	if detail := spec.CheckLine(o.Line); detail != "" {
+	if detail := spec.CheckTyped(o.Line); detail != "" {
 		return refuse(CheckLine, "the line %s", detail)
 	}
 	run := s.live()
@@ -144,7 +144,7 @@ func (c *Core) handOver(s *scope, d Delivery) {
 	s.fly(d.Ref)
 	launch := s.rec.Run.Launch
 	d.Launch, d.Host = &launch, c.Host()
-	if d.Ref.ID != "" && d.Line != "" && onTerminal(s.rec.Run) {
+	if d.Ref.ID != "" && d.HTTP == nil && onTerminal(s.rec.Run) {
 		s.unsaid[d.Ref] = d.Line
 	}
 	c.kernel.Deliver(s.place(), d)

@@ -263,11 +263,11 @@ func (c *Core) doDelivery(s *scope, d state.Delivery, action spec.LaunchAction, 
 	if err := s.checkTurn(s.rec.Run); err != nil {
 		return err
 	}
-	line := ""
+	var text []state.Written
 	if action.Console != nil {
-		line = action.Console.Line
+		text = c.lineBefore(s, d, action.Console.Line)
 	}
-	if err := c.journal(s, d, c.lineBefore(s, d, line)...); err != nil {
+	if err := c.journal(s, d, text...); err != nil {
 		return err
 	}
 	c.await(s, d, told)

@@ -30,10 +30,10 @@ func onTerminal(run *state.Run) bool {
 	return run.Launch.Console != nil && run.Launch.Console.TTY != nil
 }
 
-// lineBefore is the text of a delivery that goes on record before it is handed over; none of a request, and none for a terminal: whether
-// that shows the line is seen when it is typed.
+// lineBefore is the text of a delivery that goes on record before it is handed over; none for a terminal: whether that shows the
+// line is seen when it is typed.
 func (c *Core) lineBefore(s *scope, d state.Delivery, line string) []state.Written {
-	if line == "" || onTerminal(s.rec.Run) {
+	if onTerminal(s.rec.Run) {
 		return nil
 	}
 	return []state.Written{c.written(s, DeliveryRef{RunID: d.RunID, ID: d.ID}, line, d.At)}

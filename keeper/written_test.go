@@ -76,6 +76,8 @@ func TestLinesAreOnRecord(t *testing.T) {
 		}
 	}
 	w.sendLine("a", "say hello")
+	w.sendLine("z", "")
+	w.wantTexts("z", "")
 	w.sendLine("b", "login canary!")
 	w.wantTexts("b", "login [secret]!")
 	o := w.doOrder("c", "tell")
@@ -93,7 +95,7 @@ func TestLinesAreOnRecord(t *testing.T) {
 	w.sendLine("e", "canary login")
 	w.wantTexts("e", "<12>")
 	all := w.core.Written(w.scope.ServerKey())
-	if len(all) != 5 || all[0].Delivery.By != "me" || all[0].Lines[0].Text != "say hello" || all[2].Delivery.Command != "tell" || all[0].Scope != w.scope {
+	if len(all) != 6 || all[0].Delivery.By != "me" || all[0].Lines[0].Text != "say hello" || all[3].Delivery.Command != "tell" || all[0].Scope != w.scope {
 		t.Errorf("told is %+v", all)
 	}
 }

@@ -216,6 +216,14 @@ func CheckLine(line string) string {
 	return detail
 }
 
+// CheckTyped is CheckLine for a line that somebody typed: it may be empty, which is the end of a line alone.
+func CheckTyped(line string) string {
+	if line == "" {
+		return ""
+	}
+	return CheckLine(line)
+}
+
 func (c *launchCheck) exits(rules []ExitRule) {
 	const list = "spec.restart.exits"
 	c.count(list, len(rules))

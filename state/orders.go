@@ -43,7 +43,7 @@ type SendOrder struct {
 	Scope spec.Scope `json:"scope"`
 	RunID string     `json:"runID"`
 	ID    string     `json:"id"`   // made by the asker, for this delivery alone
-	Line  string     `json:"line"` // 1-1024 bytes, one line
+	Line  string     `json:"line"` // at most 1024 bytes, one line; empty is its end alone
 	By    string     `json:"by,omitempty"`
 	// Patient waits for as long as a delivery may take until earlier input is read, or a full mailbox has room.
 	Patient bool `json:"patient,omitempty"`

@@ -37,6 +37,14 @@ func (l Line) check(limit int) error {
 	return nil
 }
 
+// checkInput is check for an input that is read up to the end of a line: one with nothing in it is the end alone.
+func (l Line) checkInput() error {
+	if l.Text == "" {
+		return nil
+	}
+	return l.check(PipeLimit - 1)
+}
+
 // checkPassword refuses what no text protocol can carry as one line.
 func checkPassword(password secret.Value, limit int) error {
 	p := password.Reveal()

@@ -16,7 +16,7 @@ const PipeLimit = 4096
 // A server that has not read its earlier input gets nothing: [Unread], [ErrUnread]. What is expected is awaited in output,
 // which may be nil otherwise.
 func Stdin(ctx context.Context, fd int, line Line, output Output) Outcome {
-	if err := line.check(PipeLimit - 1); err != nil {
+	if err := line.checkInput(); err != nil {
 		return undeliverable(err)
 	}
 	if err := checkPipe(fd); err != nil {
@@ -36,7 +36,7 @@ type Pipe struct {
 // directory and goes through no symlink. A FIFO that nobody has open for reading is [NotListening]. What is expected is
 // awaited in output, which may be nil otherwise.
 func FIFO(ctx context.Context, p Pipe, line Line, output Output) Outcome {
-	if err := line.check(PipeLimit - 1); err != nil {
+	if err := line.checkInput(); err != nil {
 		return undeliverable(err)
 	}
 	fd, err := p.open()

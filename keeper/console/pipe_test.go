@@ -99,6 +99,10 @@ func TestStdin(t *testing.T) {
 		t.Errorf("the server reads %d bytes", len(got))
 	}
 	mustBe(t, Stdin(within(t, patience), w, Line{Text: "a\nb"}, nil), Undeliverable, BadLine)
+	mustBe(t, Stdin(within(t, patience), w, Line{}, nil), HandedOver, "")
+	if got := readFD(t, r); got != "\n" {
+		t.Errorf("of an empty line the server reads %q", got)
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	mustBe(t, Stdin(ended, w, Line{Text: testLine}, nil), Undeliverable, NoAnswer)
@@ -172,7 +176,7 @@ func TestFIFO(t *testing.T) {
 	out.result <- nil
 	mustBe(t, FIFO(within(t, patience), p, Line{Text: "one", Expect: "x"}, out), Done, "")
 	mustBe(t, FIFO(within(t, patience), p, Line{Text: "two"}, nil), Undeliverable, Unread)
-	mustBe(t, FIFO(within(t, patience), p, Line{Text: ""}, nil), Undeliverable, BadLine)
+	mustBe(t, FIFO(within(t, patience), p, Line{Text: "\x1b"}, nil), Undeliverable, BadLine)
 }
 
 func TestFIFORefuses(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // A server that has not read its earlier input gets nothing: [Unread], [ErrUnread]. A terminal shows what is typed, unless the server has
 // turned that off: a line that holds what is expected would answer itself, and is [BadLine].
 func Terminal(ctx context.Context, t *terminal.Terminal, line Line, output Output) Outcome {
-	if err := line.check(PipeLimit - 1); err != nil {
+	if err := line.checkInput(); err != nil {
 		return undeliverable(err)
 	}
 	if line.Expect != "" && strings.Contains(line.Text, line.Expect) {

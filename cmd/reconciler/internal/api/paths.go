@@ -93,7 +93,7 @@ type Outcome struct {
 
 // Line is the body of send.
 type Line struct {
-	Line string `json:"line"` // 1-1024 bytes, one line
+	Line string `json:"line"` // 1-1024 bytes, one line; of an attachment it may be empty: the end of a line alone
 	// Attachment says that the line was written in one: it is refused when that has not the writer's place. "" = it comes by itself.
 	Attachment string `json:"attachment,omitempty"`
 	// Patient waits some seconds until the server has read its earlier input, instead of a moment.

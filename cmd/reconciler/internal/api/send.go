@@ -15,7 +15,11 @@ func (s *Service) postSend(w http.ResponseWriter, r *http.Request) error {
 	if err := body(r, &l); err != nil {
 		return err
 	}
-	if detail := spec.CheckLine(l.Line); detail != "" {
+	check := spec.CheckLine
+	if l.Attachment != "" {
+		check = spec.CheckTyped
+	}
+	if detail := check(l.Line); detail != "" {
 		return Failure(ReasonInvalid, "line: %s", detail)
 	}
 	v, err := s.view(r)

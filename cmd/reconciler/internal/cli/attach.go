@@ -48,7 +48,8 @@ One attachment writes at a time: the first, until it ends, then the next. The ot
 looks and reads no input. 'reconciler send' goes on beside it.
 
 Elsewhere Ctrl-C or the end of the input detaches; nothing happens to the server. Input that is no terminal is handed over line by line: each
-waits some seconds until the server has read what came before it, and the receipt of the last line is awaited. Empty lines are left out.
+waits some seconds until the server has read what came before it, and the receipt of the last line is awaited. Empty lines are left out
+there; on a terminal Enter alone is one.
 
 Of lines on a terminal the colours of the server's output are kept, and other control characters are shown instead of obeyed: ^[ for
 escape. With --raw, and in a pipe or a file, its bytes are as it wrote them.
@@ -173,7 +174,7 @@ func (a *attachment) run(told context.Context) error {
 
 // write hands over what is typed, line by line.
 func (a *attachment) write(ctx context.Context) error {
-	var lines typedLines
+	lines := typedLines{empty: isTerminalFile(a.e.stdin)}
 	each := func(line string) {
 		if ctx.Err() != nil {
 			return // it was detached
@@ -192,7 +193,7 @@ func (a *attachment) write(ctx context.Context) error {
 }
 
 func (a *attachment) send(ctx context.Context, line string) error {
-	if detail := spec.CheckLine(line); detail != "" {
+	if detail := spec.CheckTyped(line); detail != "" {
 		return fmt.Errorf("%s: the line was not handed over: it %s", serverRef(a.key), detail)
 	}
 	now := a.standing.Load()

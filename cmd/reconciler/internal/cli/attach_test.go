@@ -206,6 +206,18 @@ func TestTypedLines(t *testing.T) {
 	}
 }
 
+// On a terminal Enter alone is a line.
+func TestEmptyLines(t *testing.T) {
+	lines := typedLines{empty: true}
+	var got []string
+	for _, p := range []string{"\n", "one\r\n\r", "\n", "tw"} {
+		lines.take([]byte(p), func(l string) { got = append(got, l) })
+	}
+	if want := []string{"", "one", ""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // However input is cut, its lines are the same.
 func FuzzTypedLines(f *testing.F) {
 	f.Add("one\ntwo\r\n\nthree", 3)

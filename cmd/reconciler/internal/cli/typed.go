@@ -16,7 +16,10 @@ import (
 const maxTyped = 4096
 
 // typedLines cuts what is typed into lines.
-type typedLines struct{ line []byte }
+type typedLines struct {
+	empty bool // those are handed on too that have nothing in them
+	line  []byte
+}
 
 // take hands on every line that ends in p, without its end: a newline, or a carriage return and a newline.
 func (t *typedLines) take(p []byte, each func(string)) {
@@ -31,11 +34,11 @@ func (t *typedLines) take(p []byte, each func(string)) {
 	}
 }
 
-// end hands on the line at hand, if there is anything in it.
+// end hands on the line at hand.
 func (t *typedLines) end(each func(string)) {
 	line := bytes.TrimSuffix(t.line, []byte{'\r'})
 	t.line = t.line[:0]
-	if len(line) > 0 {
+	if len(line) > 0 || t.empty {
 		each(string(line))
 	}
 }
