@@ -133,7 +133,7 @@ func (q *ask) apply(m *Memory, manifest string, last Mark, running bool, now tim
 		next.Fresh = &last
 		next.Restart = &Request{Mark: last, By: q.By, Reason: q.Reason, At: now, Force: q.Force}
 		if q.job != nil {
-			next.Restart.Job, next.Restart.Scheduled = q.job.id(), q.job.Origin != nil
+			next.Restart.Job, next.Restart.Scheduled = q.job.id(), q.job.Origin != nil // announcements are no restarts
 		}
 	case actionWithdraw:
 		if m.Restart == nil || m.Restart.Job != q.job.id() {

@@ -193,6 +193,8 @@ func restartPendingOf(s *standing, o *outlook, d *decision) verdict {
 		return verdict{conditionTrue, reasonConfig, s.proving.why + "; the old run goes on"}
 	case d.unproven:
 		return verdict{conditionTrue, "Checking", "the new spec is being checked; the old run goes on until then"}
+	case d.countdown != nil && d.countdown.same(s.mem.Countdown) && run.Stop == nil:
+		return verdict{conditionTrue, reasonAnnounced, "its end is announced for " + d.countdown.ends().UTC().Format(time.RFC3339) + s.affects(run)}
 	case d.need == needRenew:
 		return verdict{conditionTrue, "Requested", "a restart was asked for"}
 	case d.pending == "":
@@ -202,7 +204,7 @@ func restartPendingOf(s *standing, o *outlook, d *decision) verdict {
 	case s.granted:
 		return verdict{conditionTrue, "Restarting", "the old run is about to end"}
 	case o.waitsFor != "":
-		return verdict{conditionTrue, "RolloutWaiting", "copies of the profile must be Ready first: " + o.waitsFor}
+		return verdict{conditionTrue, "RolloutWaiting", "copies of the profile must be Ready first: " + o.waitsFor + s.affects(run)}
 	}
 	return verdict{conditionTrue, d.pending, "a new run is needed"}
 }
@@ -256,7 +258,7 @@ func reconcilingOf(s *standing, o *outlook, d *decision, st *spec.ServerStatus, 
 		return verdict{conditionTrue, "DependentsFirst", "it ends after those that depend on it: " + keyList(s.first)}
 	case d.refused:
 		return refusal(s, "tried again")
-	case d.pending != "" || d.gate == gatePeople:
+	case d.pending != "" || d.gate == gatePeople || d.countdown != nil:
 		return verdict{conditionTrue, "RestartPending", "a change waits for its restart"}
 	case d.need == needReload, d.reload != reloadNone:
 		return verdict{conditionTrue, "Reloading", "it reads its files anew, and has to be Ready after it"}

@@ -13,10 +13,29 @@ import (
 const (
 	reasonOccupied = "Occupied"      // more people play than are to be disturbed, or nobody knows how many
 	reasonWindow   = "OutsideWindow" // no window is open
+	// reasonAnnounced: it is being announced that the run ends.
+	reasonAnnounced = "Announced"
 )
 
+// affects says who plays on a run, to go on a sentence; "" = nobody counts, or nobody was counted yet.
+func (s *standing) affects(run *observe.RunFacts) string {
+	crowd := s.probing.crowd
+	switch {
+	case run.Over() || s.probing.runID != run.ID || crowd.since.IsZero():
+		return ""
+	case crowd.known && crowd.count == 0:
+		return "; nobody plays"
+	case crowd.known:
+		return fmt.Sprintf("; %d play", crowd.count)
+	}
+	return "; nobody knows how many play"
+}
+
 // forbidden is why a run that is to be replaced for a change goes on.
-type forbidden struct{ reason, message string }
+type forbidden struct {
+	reason, message string
+	unknown         bool // nobody knows whether it is
+}
 
 // scheduled reports whether the restart that is asked for is one that a schedule wants.
 func (d *decision) scheduled(s *standing) bool { return d.need == needRenew && s.mem.Restart.Scheduled }
@@ -25,17 +44,17 @@ func (d *decision) scheduled(s *standing) bool { return d.need == needRenew && s
 // look when that may be otherwise.
 func (d *decision) forbids(s *standing, run *observe.RunFacts, now state.Moment) *forbidden {
 	want := &s.good.launch.Disruption
-	f := s.occupied(want, run)
+	f, lead := s.occupied(want, run), d.lead(s, run, now)
 	if f == nil {
-		f = d.outside(want, now)
+		f = d.outside(s, run, lead, now)
 	}
 	if f == nil || want.DeadlineSeconds == 0 {
 		return f
 	}
 	at := d.pendingSince(s, run).Add(time.Duration(want.DeadlineSeconds) * time.Second)
 	switch {
-	case now.Wall.Before(at):
-		d.lookIn(at.Sub(now.Wall), now)
+	case now.Wall.Add(lead).Before(at):
+		d.lookIn(at.Sub(now.Wall)-lead, now)
 		until := "waits on"
 		if want.OnDeadline == spec.DeadlineForce {
 			until = "is replaced whatever forbids it"
@@ -57,20 +76,21 @@ func (s *standing) occupied(want *spec.LaunchDisruption, run *observe.RunFacts) 
 	crowd := s.probing.crowd
 	switch {
 	case run.Players == nil:
-		return &forbidden{reasonOccupied, "nobody counts the players of this run, which was started without `players`: restart it when nobody minds"}
+		return &forbidden{reason: reasonOccupied, message: "nobody counts the players of this run, which was started without `players`: restart it when nobody minds"}
 	case s.probing.runID != run.ID || !crowd.known:
-		return &forbidden{reasonOccupied, "nobody knows how many play, so it counts as occupied"}
+		return &forbidden{reasonOccupied, "nobody knows how many play, so it counts as occupied", true}
 	case int64(crowd.count) > *want.MaxPlayers:
-		return &forbidden{reasonOccupied, fmt.Sprintf("%d play, and it is replaced with at most %d", crowd.count, *want.MaxPlayers)}
+		return &forbidden{reason: reasonOccupied, message: fmt.Sprintf("%d play, and it is replaced with at most %d", crowd.count, *want.MaxPlayers)}
 	}
 	return nil
 }
 
-// outside says that no window is open, and when the next one is.
-func (d *decision) outside(want *spec.LaunchDisruption, now state.Moment) *forbidden {
+// outside says that no window is open when a run would be replaced that has lead until then, and when the next one is.
+func (d *decision) outside(s *standing, run *observe.RunFacts, lead time.Duration, now state.Moment) *forbidden {
+	want := &s.good.launch.Disruption
 	var first time.Time
 	for i := range want.Windows {
-		open, next := want.Windows[i].Opens(now.Wall)
+		open, next := want.Windows[i].Opens(now.Wall.Add(lead))
 		if open {
 			return nil
 		}
@@ -82,10 +102,10 @@ func (d *decision) outside(want *spec.LaunchDisruption, now state.Moment) *forbi
 	case len(want.Windows) == 0:
 		return nil
 	case first.IsZero():
-		return &forbidden{reasonWindow, "no window opens any more"}
+		return &forbidden{reason: reasonWindow, message: "no window opens any more"}
 	}
-	d.lookIn(first.Sub(now.Wall), now)
-	return &forbidden{reasonWindow, "the next window opens at " + first.UTC().Format(time.RFC3339)}
+	d.lookIn(first.Sub(now.Wall)-lead, now)
+	return &forbidden{reason: reasonWindow, message: "the next window opens at " + first.UTC().Format(time.RFC3339) + s.affects(run)}
 }
 
 // pendingSince is since when a run waits to be replaced: the newest spec was accepted then, its secret was seen to be another, or the job of

@@ -187,9 +187,13 @@ func (l *Loop) visitGroup(server spec.Key, orders []Order, now state.Moment) []O
 	}
 	s := l.servers[server]
 	g.due = 0
-	before, pause := "", (*job)(nil)
+	before, command, pause := "", "", (*job)(nil)
 	for _, j := range g.inOrder() {
-		orders = l.visitJob(j, s, before, orders, now)
+		wait := before
+		if j.announces() {
+			wait = command // a restart of a schedule waits for what is announced of it
+		}
+		orders = l.visitJob(j, s, wait, orders, now)
 		if j.last.pause {
 			pause = j
 		}
@@ -199,6 +203,9 @@ func (l *Loop) visitGroup(server spec.Key, orders []Order, now state.Moment) []O
 		if before == "" && j.open() {
 			before = j.key.Name
 		}
+		if command == "" && j.open() && (j.mem == nil || j.mem.Spec.Kind() != spec.JobRestart) {
+			command = j.key.Name
+		}
 	}
 	delete(l.jobs.due, g)
 	if g.due > 0 {
@@ -207,6 +214,11 @@ func (l *Loop) visitGroup(server spec.Key, orders []Order, now state.Moment) []O
 	l.forgetJobs(g)
 	l.pauseServer(s, pause)
 	return orders
+}
+
+// announces reports whether a job is an announcement.
+func (j *job) announces() bool {
+	return j.mem != nil && j.mem.Origin != nil && j.mem.Origin.Announces != ""
 }
 
 // open reports whether a job has not ended, or is about to begin.

@@ -29,7 +29,7 @@ type JobAsk struct {
 type jobAsk struct {
 	JobAsk
 	withdraw bool
-	origin   *Origin    // of one that a schedule asks for
+	origin   *Origin    // of one that nobody asks for in person
 	answer   chan error // one slot
 }
 
@@ -116,6 +116,8 @@ func (j *job) accept(l *Loop, now state.Moment) *JobMemory {
 		if want.Cancel {
 			m = m.withdrawn("job/"+j.key.Name, now)
 		}
+	case m.Origin != nil && m.Origin.Announces != "" && !l.stillAnnounces(j.server, m.Origin):
+		m = m.withdrawn(systemActor, now)
 	case m.Source != nil && l.set != nil && l.set.Known:
 		m = m.withdrawn(removedActor, now)
 	}

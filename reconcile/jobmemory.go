@@ -17,7 +17,7 @@ type JobMemory struct {
 	By        string    `json:"by"`        // who asked for it; of a job in a source: the job itself
 	// Source is where it was read; nil = it was asked for directly.
 	Source *state.Source `json:"source,omitempty"`
-	// Origin is the schedule that it is of; nil = somebody asked for it.
+	// Origin is what it is of; nil = somebody asked for it.
 	Origin *Origin `json:"origin,omitempty"`
 	// Spec is what was accepted. It never changes; how often and whether it is to be done are the members below.
 	Spec     spec.JobSpec `json:"spec"`

@@ -95,7 +95,9 @@ func New(opts Options) *Loop {
 			opts.Log.Error("the store has an entry that is no server's; it is left alone", "entry", name)
 			continue
 		}
-		l.server(key).remember(&m)
+		s := l.server(key)
+		s.remember(&m)
+		s.recalled = m.Countdown
 	}
 	l.recallJobs()
 	l.snapshot.Store(&Snapshot{})

@@ -32,6 +32,8 @@ type Memory struct {
 	Unready string `json:"unready,omitempty"`
 	// Pause lets the server have no run while a job's command needs it so; the wish stays, and counts again afterwards.
 	Pause *Pause `json:"pause,omitempty"`
+	// Countdown is what is announced of the end of the run; nil = nothing is.
+	Countdown *Countdown `json:"countdown,omitempty"`
 	// Schedules is what has come of the schedules of Launch.
 	Schedules []Scheduled `json:"schedules,omitempty"`
 }

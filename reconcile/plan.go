@@ -27,6 +27,8 @@ type standing struct {
 	lanes       []*lane // its scopes that have a record
 	doubtful    bool    // nobody knows whether the store still has mem: it could not be deleted for sure
 	recording   bool    // the newest manifest asks for something else, and is about to be durable
+	announced   errand  // the job of the announcement whose turn it is
+	inherited   bool    // that turn was begun by a reconciler before us
 	granted     bool    // the roll-out permits to replace the run
 	busy        bool    // an order of it is in flight
 	attempt     attempt // the last order that did not lead on
@@ -131,6 +133,8 @@ type decision struct {
 	pending   string     // Why of a change that needs a new run and has not begun; "" = none
 	gate      gate       // what keeps a wished run from being started
 	forbidden *forbidden // why; with gatePeople
+	countdown *Countdown // what is to be remembered of one; nil = there is none
+	speaks    bool       // the job of its step is to be made
 	patience  patience   // of the selected scope, when no run lives
 	dueAt     time.Duration
 	ready     readiness
@@ -167,6 +171,7 @@ func decide(s *standing, now state.Moment) decision {
 	} else {
 		order = d.ofRun(s, now)
 	}
+	d.keepCountdown(s)
 	d.watchStable(s, now)
 	d.issue(s, order, now)
 	return d
@@ -386,7 +391,7 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 				return nil
 			}
 		}
-		if !s.granted || d.gate != "" {
+		if !s.granted || d.gate != "" || d.announce(s, run, now) {
 			return nil
 		}
 		return o
@@ -394,7 +399,7 @@ func (d *decision) ofRun(s *standing, now state.Moment) *Order {
 		if need == needRenew && d.gate == "" && !s.mem.Restart.Force && !d.prove(s, run, now) {
 			return ailing
 		}
-		if d.gate != "" {
+		if d.gate != "" || d.scheduled(s) && d.sit == up && d.announce(s, run, now) {
 			return ailing
 		}
 		return stopOrder(scope, run, spec.ReasonStopRequested, why, by)

@@ -15,6 +15,7 @@ type member struct {
 	changedAt time.Time // when its newest spec was accepted
 	outdated  bool      // it runs by an older spec and waits to be replaced
 	granted   bool      // it may be replaced; from here on it counts as unavailable
+	announced bool      // that it is to be replaced was announced
 	moving    bool      // it is being replaced, or its run was started by a change and was not Ready yet
 	ready     bool
 }
@@ -29,7 +30,7 @@ type rollout struct {
 // takes part in a change and is not Ready: it is being replaced, or it is on a spec at least as new as the oldest that
 // waits. So a copy that breaks on the new spec halts the rest, and one that has been broken for other reasons
 // since before the change does not. Copies that do not run are no business of a roll-out: they start by the newest
-// spec. Of those that wait, broken ones go first, which costs nobody anything; then by name.
+// spec. Of those that wait, those go first of which it was announced, then broken ones, which costs nobody anything; then by name.
 func roll(members []member) rollout {
 	waiting := make([]*member, 0, len(members))
 	var oldest time.Time
@@ -53,6 +54,12 @@ func roll(members []member) rollout {
 		}
 	}
 	slices.SortFunc(waiting, func(a, b *member) int {
+		if a.announced != b.announced {
+			if a.announced {
+				return -1
+			}
+			return 1
+		}
 		if a.ready != b.ready {
 			if b.ready {
 				return -1

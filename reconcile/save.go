@@ -29,7 +29,7 @@ func (s *server) wantsSave(now time.Time) bool {
 	switch {
 	case s.mem == nil && !s.keeper:
 		return false // its records may tell that it has a UID
-	case len(s.asks) > 0, s.dubious, s.rescheduled, s.last.drop && s.mem != nil, s.wantsPause(), s.turned():
+	case len(s.asks) > 0, s.dubious, s.rescheduled, s.last.drop && s.mem != nil, s.wantsPause(), s.recounts(), s.turned():
 		return true
 	case s.mem != nil && s.mem.Hold != nil && !s.mem.Hold.Until.IsZero() && !now.Before(s.mem.Hold.Until):
 		return true
@@ -95,6 +95,11 @@ func (l *Loop) next(s *server, now time.Time) (*Memory, []*ask) {
 		paused := *m
 		paused.Pause = s.pause
 		m = &paused
+	}
+	if m != nil && s.recounts() {
+		counted := *m
+		counted.Countdown = s.last.countdown
+		m = &counted
 	}
 	if m != nil && s.turned() {
 		turned := *m

@@ -30,21 +30,27 @@ type Occasion struct {
 	Job string    `json:"job"`
 }
 
-// Origin says which schedule of a server a job is of, and which time of it.
+// Origin says what a job is of that nobody asked for: a time of a schedule, or a countdown.
 type Origin struct {
-	Schedule string    `json:"schedule"`
-	At       time.Time `json:"at"`
+	Schedule string `json:"schedule,omitempty"`
+	// Announces is the id of the run whose end is announced.
+	Announces string    `json:"announces,omitempty"`
+	At        time.Time `json:"at"` // the time of the schedule, or when the countdown began
 }
 
-// of reports whether a job is that of an occasion of a schedule.
-func (o *Origin) of(schedule string, at *Occasion) bool {
-	return o != nil && o.Schedule == schedule && o.At.Equal(at.At)
+func (o *Origin) same(other *Origin) bool {
+	return o != nil && o.Schedule == other.Schedule && o.Announces == other.Announces && o.At.Equal(other.At)
+}
+
+// ofSchedule reports whether a job is of a schedule of a name.
+func (o *Origin) ofSchedule(name string) bool {
+	return o != nil && o.Announces == "" && o.Schedule == name
 }
 
 // missedMost bounds how many missed times are counted at once.
 const missedMost = 100
 
-// errand is how the job of an occasion stands.
+// errand is how a job stands that is to be made.
 type errand int
 
 const (
@@ -141,11 +147,16 @@ const nameMost = 63
 // occasionName is the name of the job for a time of a schedule: server, schedule and the minutes since 1970, as Kubernetes names those of a
 // CronJob. Where the two names could be read in another way, or are too long, a part of their hash is in it.
 func occasionName(server, schedule string, at time.Time) string {
-	name, minutes := server+"-"+schedule, "-"+strconv.FormatInt(at.Unix()/60, 10)
-	if strings.Count(name, "-") == 1 && len(name)+len(minutes) <= nameMost {
-		return name + minutes
+	return madeName(server, schedule, strconv.FormatInt(at.Unix()/60, 10))
+}
+
+// madeName is the name of a job that nobody asked for: of which server, what it is for, and which one.
+func madeName(server, what, which string) string {
+	name, tail := server+"-"+what, "-"+which
+	if strings.Count(name, "-") == 1 && len(name)+len(tail) <= nameMost {
+		return name + tail
 	}
-	sum := sha256.Sum256([]byte(server + "/" + schedule))
-	tail := "-" + hex.EncodeToString(sum[:4]) + minutes
+	sum := sha256.Sum256([]byte(server + "/" + what))
+	tail = "-" + hex.EncodeToString(sum[:4]) + tail
 	return strings.TrimRight(name[:min(len(name), nameMost-len(tail))], "-") + tail
 }

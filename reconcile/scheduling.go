@@ -33,7 +33,7 @@ func (s *server) comes(of *spec.LaunchSchedule, after time.Time) time.Time {
 func (l *Loop) timetable(s *server, now time.Time) *timetable {
 	return &timetable{
 		server: s.key.Name, now: now, next: s.comes,
-		stands: func(schedule string, at *Occasion) errand { return l.jobs.errand(s.key, schedule, at) },
+		stands: func(schedule string, at *Occasion) errand { return l.jobs.occasion(s.key, schedule, at) },
 		open:   func(schedule string) bool { return l.jobs.openOf(s.key, schedule) != nil },
 	}
 }
@@ -58,7 +58,7 @@ func (l *Loop) schedule(s *server, d *decision, now state.Moment) {
 	for i := range s.mem.Schedules { // what is on record, and still is to be done
 		m := &s.mem.Schedules[i]
 		still := slices.ContainsFunc(s.timetable, func(n Scheduled) bool { return n.Name == m.Name && n.Due != nil && m.Due != nil && *n.Due == *m.Due })
-		if still && l.jobs.errand(s.key, m.Name, m.Due) == errandAbsent {
+		if still && l.jobs.occasion(s.key, m.Name, m.Due) == errandAbsent {
 			l.jobs.makeScheduled(s, m)
 		}
 	}
@@ -92,14 +92,19 @@ func (o *Occasion) same(other *Occasion) bool {
 	return o.Job == other.Job && o.At.Equal(other.At)
 }
 
-// errand is how the job of an occasion stands.
-func (js *jobs) errand(server spec.Key, schedule string, at *Occasion) errand {
-	switch j := js.all[spec.Key{Namespace: server.Namespace, Name: at.Job}]; {
+// occasion is how the job of an occasion stands.
+func (js *jobs) occasion(server spec.Key, schedule string, at *Occasion) errand {
+	return js.errand(server, at.Job, &Origin{Schedule: schedule, At: at.At})
+}
+
+// errand is how a job stands that is to be made.
+func (js *jobs) errand(server spec.Key, name string, of *Origin) errand {
+	switch j := js.all[spec.Key{Namespace: server.Namespace, Name: name}]; {
 	case j == nil:
 		return errandAbsent
-	case j.mem != nil && j.mem.Origin.of(schedule, at) && j.server == server:
+	case j.mem != nil && j.mem.Origin.same(of) && j.server == server:
 		return errandMade
-	case j.mem == nil && j.born != nil && j.born.origin.of(schedule, at):
+	case j.mem == nil && j.born != nil && j.born.origin.same(of):
 		return errandAsked
 	case j.mem == nil && j.object == nil:
 		return errandAsked // nobody knows what the store has of it
@@ -116,9 +121,9 @@ func (js *jobs) openOf(server spec.Key, schedule string) *job {
 	i := slices.IndexFunc(g.jobs, func(j *job) bool {
 		switch {
 		case j.mem != nil:
-			return j.mem.Origin != nil && j.mem.Origin.Schedule == schedule && !j.mem.Phase.Over()
+			return j.mem.Origin.ofSchedule(schedule) && !j.mem.Phase.Over()
 		case j.born != nil:
-			return j.born.origin != nil && j.born.origin.Schedule == schedule
+			return j.born.origin.ofSchedule(schedule)
 		}
 		return false
 	})
@@ -133,14 +138,15 @@ func (js *jobs) makeScheduled(s *server, m *Scheduled) {
 	launch := s.mem.Launch
 	i := slices.IndexFunc(launch.Schedules, func(of spec.LaunchSchedule) bool { return of.Name == m.Name })
 	does := &launch.Schedules[i].Job
-	key := spec.Key{Namespace: s.key.Namespace, Name: m.Due.Job}
-	js.add(key, s.key).born = &jobAsk{
-		JobAsk: JobAsk{Key: key, By: "schedule/" + m.Name, Spec: spec.JobSpec{
-			Server: s.key.Name, Type: spec.JobType(does.Type), Command: does.Command, Parameters: does.Parameters, Profile: launch.Scope.Profile,
-		}},
-		origin: &Origin{Schedule: m.Name, At: m.Due.At},
-		answer: make(chan error, 1), // nobody waits: the next look sees what became of it
-	}
+	js.make(s.key, m.Due.Job, "schedule/"+m.Name, &Origin{Schedule: m.Name, At: m.Due.At}, spec.JobSpec{
+		Server: s.key.Name, Type: spec.JobType(does.Type), Command: does.Command, Parameters: does.Parameters, Profile: launch.Scope.Profile,
+	})
+}
+
+// make asks for a job that nobody asks for in person. Nobody waits for the answer: the next look sees what became of it.
+func (js *jobs) make(server spec.Key, name, by string, origin *Origin, what spec.JobSpec) {
+	key := spec.Key{Namespace: server.Namespace, Name: name}
+	js.add(key, server).born = &jobAsk{JobAsk: JobAsk{Key: key, By: by, Spec: what}, origin: origin, answer: make(chan error, 1)}
 }
 
 // tellMissed tells of times of schedules that got no job of their own, once that is on record.

@@ -41,7 +41,9 @@ type server struct {
 	// timetable is what is to be remembered of its schedules, and rescheduled that something else is.
 	timetable   []Scheduled
 	rescheduled bool
-	tangled     *resolved // its newest spec, refused as it would have it wait for itself; nil = it is not
+	tried       string     // the job of an announcement that this reconciler has asked for last
+	recalled    *Countdown // the one that was on record when we began
+	tangled     *resolved  // its newest spec, refused as it would have it wait for itself; nil = it is not
 }
 
 // observe takes the newest facts of one of its scopes.
@@ -169,7 +171,7 @@ func (s *server) member() member {
 	run := runOf(d)
 	m := member{
 		key: s.key, limit: s.good.launch.Disruption.MaxUnavailable, changedAt: s.mem.ChangedAt,
-		outdated: d.pending != "" && d.gate == "", granted: s.granted, ready: d.ready.ok(),
+		outdated: d.pending != "" && d.gate == "", granted: s.granted, ready: d.ready.ok(), announced: s.mem.Countdown != nil,
 	}
 	m.moving = run != nil && (run.Stop != nil && changes(run.Stop.Why) || changes(run.Cause) && run.ReadyAt.IsZero() ||
 		run.Reload != nil && run.Reload.ProvenAt.IsZero())

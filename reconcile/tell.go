@@ -138,7 +138,7 @@ func (s *server) tellStop(normal, warning func(string, string)) {
 		if run.Stop.Why == WhyLiveness || run.Stop.Why == WhyDeadline {
 			normal = warning
 		}
-		normal("Stopping", stopText(run.Stop))
+		normal("Stopping", stopText(run.Stop)+s.affects(run))
 	}
 	s.tellSteps(run.Stop, warning)
 	if run.Stop.Killed != nil && s.toldKill != run.ID {
@@ -196,8 +196,14 @@ func (s *server) tellConditions(old, next *ServerView, normal, warning func(stri
 				warning("CrashLoop", "it ended again and again")
 			}
 		case spec.ConditionRestartPending:
-			if c.Reason == "RolloutWaiting" || c.Reason == reasonOccupied || c.Reason == reasonWindow {
+			switch {
+			case c.Reason == "RolloutWaiting" || c.Reason == reasonOccupied || c.Reason == reasonWindow:
 				normal(c.Reason, c.Message)
+			case c.Reason == reasonAnnounced:
+				normal("Announced", c.Message)
+			}
+			if run := runOf(&s.last); was.Reason == reasonAnnounced && !run.Over() && run.Stop == nil && s.last.countdown == nil {
+				normal("PutOff", "what was announced of its end does not come: "+reasonOr(c.Message, c.Reason))
 			}
 		case spec.ConditionStalled:
 			if c.Status == conditionTrue && !toldOfPort(old, next, c) && conditionOf(next, spec.ConditionAccepted).Status != conditionFalse {

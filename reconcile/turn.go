@@ -254,8 +254,10 @@ func (l *Loop) visit(s *server, orders []Order, now state.Moment) []Order {
 	s.contest = l.contested(s)
 	s.recording = s.behind() && l.batch.failed == 0
 	s.awaits, s.first = l.awaits(s, now), l.firstLeaving(s, now)
+	l.lookAnnounced(s)
 	d := decide(&s.standing, now)
 	l.schedule(s, &d, now)
+	l.makeAnnouncement(s, &d)
 	if d.pending == "" || d.gate != "" {
 		s.granted = false
 	}

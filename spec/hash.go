@@ -128,6 +128,10 @@ func (h *hasher) disruption(d *LaunchDisruption) {
 		h.text("window.timeZone", w.TimeZone, "UTC")
 		h.number("window.durationSeconds", w.DurationSeconds, 0)
 	}
+	for _, a := range sortedBy(d.Announce, Announcement.order) {
+		h.number("announce.beforeSeconds", a.BeforeSeconds, 0)
+		h.call(a.Command, a.Parameters)
+	}
 	h.number("disruption.deadlineSeconds", d.DeadlineSeconds, 0)
 	h.text("disruption.onDeadline", d.OnDeadline, "")
 }

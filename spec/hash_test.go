@@ -223,6 +223,9 @@ func TestHashFollowsTheOrder(t *testing.T) {
 		"spec.disruption.windows": func(l *Launch, turned bool) {
 			l.Disruption.Windows = pair(LaunchWindow{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}, LaunchWindow{Schedule: "0 5 * * *", TimeZone: "UTC", DurationSeconds: 60}, turned)
 		},
+		"spec.disruption.announce": func(l *Launch, turned bool) {
+			l.Disruption.Announce = pair(Announcement{BeforeSeconds: 1, Command: "a"}, Announcement{BeforeSeconds: 1, Command: "b"}, turned)
+		},
 		"spec.schedules": func(l *Launch, turned bool) {
 			l.Schedules = pair(LaunchSchedule{Name: "a", Schedule: "0 4 * * *"}, LaunchSchedule{Name: "b", Schedule: "0 4 * * *"}, turned)
 		},

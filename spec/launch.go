@@ -252,6 +252,8 @@ type LaunchDisruption struct {
 	// MaxPlayers is with how many people at most a run is restarted, 0-100000; nil = nobody is asked.
 	MaxPlayers *int64         `json:"maxPlayers,omitempty"`
 	Windows    []LaunchWindow `json:"windows,omitempty"` // in which a run may be restarted; none = at any time
+	// Announce is what is done before a run is replaced, in any order; at most 8.
+	Announce []Announcement `json:"announce,omitempty"`
 	// DeadlineSeconds is how long a change waits for people and windows at most, 60-2592000; 0 = for good. Then OnDeadline counts.
 	DeadlineSeconds int64  `json:"deadlineSeconds,omitempty"`
 	OnDeadline      string `json:"onDeadline,omitempty"` // DeadlineHold or DeadlineForce; "" without a deadline

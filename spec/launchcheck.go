@@ -78,6 +78,12 @@ func (c *launchCheck) disruption(l *Launch) {
 		c.row(windows+"[].timeZone", index(windows, i, "timeZone"), w.TimeZone)
 		c.number(windows+"[].durationSeconds", index(windows, i, "durationSeconds"), w.DurationSeconds)
 	}
+	const announce = "spec.disruption.announce"
+	c.count(announce, len(d.Announce))
+	for i, a := range d.Announce {
+		c.number(announce+"[].beforeSeconds", index(announce, i, "beforeSeconds"), a.BeforeSeconds)
+		c.call(l, a.Command, a.Parameters, announce+"[].command", index(announce, i, ""))
+	}
 	if d.OnDeadline == "" && d.DeadlineSeconds == 0 {
 		return
 	}

@@ -23,7 +23,7 @@ func goodLaunch() Launch {
 		Liveness:   &LaunchProbe{Socket: &SocketProbe{Endpoint: "a"}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1},
 		Players:    &LaunchPlayers{Query: &Query{Protocol: "Minecraft", Endpoint: "a"}, PeriodSeconds: 1},
 		Restart:    RestartPolicy{Policy: RestartAlways, InitialSeconds: 1, MaxSeconds: 1, ResetSeconds: 1, Exits: []ExitRule{{Codes: []int64{1}, Action: ExitBackoff}}},
-		Disruption: LaunchDisruption{MaxUnavailable: 1, MaxPlayers: new(int64), Windows: []LaunchWindow{{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}}, DeadlineSeconds: 60, OnDeadline: DeadlineHold},
+		Disruption: LaunchDisruption{MaxUnavailable: 1, MaxPlayers: new(int64), Windows: []LaunchWindow{{Schedule: "0 4 * * *", TimeZone: "UTC", DurationSeconds: 60}}, Announce: []Announcement{{BeforeSeconds: 1, Command: "a", Parameters: map[string]IntOrString{"a": {IsString: true, String: "a"}}}}, DeadlineSeconds: 60, OnDeadline: DeadlineHold},
 		Check:      &LaunchCheck{Exec: LaunchExec{Workspace: "usr", Executable: "bin/a", Args: []string{"-t"}}, TimeoutSeconds: 1},
 		Schedules:  []LaunchSchedule{{Name: "a", Schedule: "0 4 * * *", TimeZone: "UTC", StartingDeadlineSeconds: 1, Job: ScheduledJob{Type: "Command", Command: "a", Parameters: map[string]IntOrString{"a": {IsString: true, String: "a"}}}}},
 		Reload:     &LaunchReload{LaunchAction: LaunchAction{Signal: &SignalAction{Name: "SIGHUP", To: ToMain}}, TimeoutSeconds: 1},
@@ -200,6 +200,8 @@ var launchSetters = map[string]func(l *Launch, text string, number int64){
 	"spec.disruption.windows[].schedule":             func(l *Launch, s string, _ int64) { l.Disruption.Windows[0].Schedule = s },
 	"spec.disruption.windows[].timeZone":             func(l *Launch, s string, _ int64) { l.Disruption.Windows[0].TimeZone = s },
 	"spec.disruption.windows[].durationSeconds":      func(l *Launch, _ string, n int64) { l.Disruption.Windows[0].DurationSeconds = n },
+	"spec.disruption.announce[].beforeSeconds":       func(l *Launch, _ string, n int64) { l.Disruption.Announce[0].BeforeSeconds = n },
+	"spec.disruption.announce[].command":             func(l *Launch, s string, _ int64) { l.Disruption.Announce[0].Command = s },
 	"spec.disruption.deadlineSeconds":                func(l *Launch, _ string, n int64) { l.Disruption.DeadlineSeconds = n },
 	"spec.disruption.onDeadline":                     func(l *Launch, s string, _ int64) { l.Disruption.OnDeadline = s },
 	"spec.schedules[].name":                          func(l *Launch, s string, _ int64) { l.Schedules[0].Name = s },
@@ -221,6 +223,7 @@ var launchLists = map[string]func(l *Launch, n int){
 	"spec.env":                                  func(l *Launch, n int) { l.Env = make([]LaunchEnv, n) },
 	"spec.disruption.windows":                   func(l *Launch, n int) { l.Disruption.Windows = make([]LaunchWindow, n) },
 	"spec.schedules":                            func(l *Launch, n int) { l.Schedules = make([]LaunchSchedule, n) },
+	"spec.disruption.announce":                  func(l *Launch, n int) { l.Disruption.Announce = make([]Announcement, n) },
 	"spec.dependsOn":                            func(l *Launch, n int) { l.DependsOn = make([]Dependency, n) },
 	"spec.actions.stop.steps":                   func(l *Launch, n int) { l.Stop = make([]StopStep, n) },
 	"spec.actions.stop.steps[].http.headers":    func(l *Launch, n int) { requestStep(l).Headers = make([]HTTPHeader, n) },
@@ -246,7 +249,7 @@ var notInLaunch = []string{
 	"spec.actions.stop.steps[].http", "spec.actions.stop.steps[].http.basicAuth", "spec.actions.commands[].http", "spec.actions.commands[].http.basicAuth",
 	"spec.actions.commands[].signal", "spec.actions.commands[].console", "spec.actions.commands[].exec", "spec.actions.commands[].parameters[].description",
 	"spec.actions.commands[].parameters[].defaultFrom", "spec.actions.commands[].parameters[].minimum", "spec.actions.commands[].parameters[].maximum", "spec.actions.commands[].parameters[].inArgs", "spec.console", "spec.console.tty", "spec.env[].inherit", "spec.directory",
-	"spec.restart", "spec.disruption", "spec.schedules[].job", "spec.schedules[].job.parameters", "spec.state", "spec.actions.check", "spec.actions.check.exec",
+	"spec.restart", "spec.disruption", "spec.disruption.announce[].parameters", "spec.schedules[].job", "spec.schedules[].job.parameters", "spec.state", "spec.actions.check", "spec.actions.check.exec",
 }
 
 // emptyIsAbsent are the fields that are absent from a launch when they are empty, or 0.

@@ -3,6 +3,9 @@ package spec
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -223,6 +226,15 @@ type Announcement struct {
 	BeforeSeconds int64                  `json:"beforeSeconds"` // 1-86400
 	Command       string                 `json:"command"`
 	Parameters    map[string]IntOrString `json:"parameters,omitempty"`
+}
+
+// order is by time, and then by what is done.
+func (a Announcement) order() string {
+	text := fmt.Sprintf("%05d %s", a.BeforeSeconds, a.Command)
+	for _, name := range slices.Sorted(maps.Keys(a.Parameters)) {
+		text += fmt.Sprintf(" %s=%q", name, a.Parameters[name].Text())
+	}
+	return text
 }
 
 // Schedule is a job that comes back.

@@ -93,6 +93,7 @@ func disruption(p *ProfileSpec) LaunchDisruption {
 	for _, w := range d.Windows {
 		l.Windows = append(l.Windows, LaunchWindow{Schedule: w.Schedule, TimeZone: or(w.TimeZone, "UTC"), DurationSeconds: w.DurationSeconds})
 	}
+	l.Announce = slices.Clone(d.Announce)
 	if d.DeadlineSeconds != nil {
 		l.DeadlineSeconds, l.OnDeadline = *d.DeadlineSeconds, or(d.OnDeadline, DeadlineHold)
 	}

@@ -7,7 +7,6 @@ func profileSchema() *schema { return profileRules(profileFields()) }
 func profileFields() *schema {
 	restart := level{ClassRestart, SinceLoop}
 	live := level{ClassLive, SinceLoop}
-	later := level{ClassLive, SinceReady}
 	limits := level{ClassLive, SinceSecurity}
 	return object(
 		level{ClassByUse, SinceLoop}.field("parameters", listOf(parameterSchema(level{ClassByUse, SinceLoop}), 0, 64).keyed("name")),
@@ -48,7 +47,7 @@ func profileFields() *schema {
 		).oneOf(playersUnion...))),
 		filesField(),
 		live.field("restart", restartRules(restartSchema(live)), wholly),
-		live.field("disruption", disruptionRules(disruptionSchema(live, later)), wholly),
+		live.field("disruption", disruptionRules(disruptionSchema(live)), wholly),
 		live.field("schedules", listOf(object(
 			live.field("name", label(), required),
 			live.field("schedule", text(1, 256, ruleCron), required),
@@ -269,7 +268,7 @@ func restartSchema(l level) *schema {
 
 var exitUnion = []string{"codes", "signals"}
 
-func disruptionSchema(l, later level) *schema {
+func disruptionSchema(l level) *schema {
 	return object(
 		l.field("maxPlayers", integer(0, 100000), defNote("0, with `players`")),
 		l.field("maxUnavailable", integer(0, 10000), def(1)),
@@ -278,10 +277,10 @@ func disruptionSchema(l, later level) *schema {
 			l.field("timeZone", text(1, 64, ruleTimeZone), def("UTC")),
 			l.field("durationSeconds", integer(60, 604800), required),
 		), 0, 16)),
-		later.field("announce", listOf(object(
-			later.field("beforeSeconds", integer(1, 86400), required),
-			later.field("command", label(), required),
-			later.field("parameters", argumentsSchema()),
+		l.field("announce", listOf(object(
+			l.field("beforeSeconds", integer(1, 86400), required),
+			l.field("command", label(), required),
+			l.field("parameters", argumentsSchema()),
 		), 0, 8)),
 		l.field("deadlineSeconds", integer(60, 2592000)),
 		l.field("onDeadline", word(DeadlineHold, DeadlineForce), defNote("Hold, with `deadlineSeconds`")),

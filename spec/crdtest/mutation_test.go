@@ -59,7 +59,7 @@ func unseen(faults []spec.Fault) bool {
 				return true
 			}
 		}
-		if strings.Contains(f.Field, ".job.parameters[") {
+		if strings.Contains(f.Field, ".job.parameters[") || strings.Contains(f.Field, "announce[") && strings.Contains(f.Field, ".parameters[") {
 			return true
 		}
 	}

@@ -239,6 +239,7 @@ func (w *world) checkOrder(o reconcile.Order) {
 	case reconcile.WhySecretChanged:
 		w.checkRotated(o.Stop)
 	case reconcile.WhySpecChanged:
+		w.checkAnnounced(o.Stop)
 		life := w.truth[o.Stop.RunID]
 		if a := set.Servers[o.Stop.Scope.ServerKey()]; life != nil && a != nil && a.Object.Spec.Profile == o.Stop.Scope.Profile {
 			if v := a.Object.Spec.Parameters["v"]; v.Text() == life.spec {

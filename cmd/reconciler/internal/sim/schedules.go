@@ -8,6 +8,7 @@ import (
 
 	"reconciler.dev/reconciler/reconcile"
 	"reconciler.dev/reconciler/spec"
+	"reconciler.dev/reconciler/state"
 )
 
 // schedules are what profiles have of them.
@@ -17,6 +18,29 @@ var schedules = []string{
 	"[{name: save, schedule: '*/2 * * * *', startingDeadlineSeconds: 1, job: {command: move}}, {name: again, schedule: '*/3 * * * *', job: {type: Restart}}]",
 }
 
+// announcements are what profiles with schedules say before a run is replaced.
+var announcements = []string{
+	"[]",
+	"[{beforeSeconds: 2, command: poke}, {beforeSeconds: 30, command: backup}]",
+	"[{beforeSeconds: 1, command: poke}]",
+}
+
+// checkAnnounced checks that a run is replaced for a change after that was announced to the end, if it is to be.
+func (w *world) checkAnnounced(o *state.StopOrder) {
+	m := w.table.All()[o.Scope.Namespace+"/"+o.Scope.Server]
+	r := w.record(o.Scope)
+	if m.Launch == nil || m.Launch.Scope != o.Scope || len(m.Launch.Disruption.Announce) == 0 || r == nil || r.Run == nil || r.Run.ID != o.RunID || r.Run.ReadyAt.IsZero() {
+		return
+	}
+	c := m.Countdown
+	if f := w.facts[o.Scope]; f.Run.ReadyAt.IsZero() {
+		return // the reconciler has yet to hear of it
+	}
+	if c == nil || c.Run != o.RunID || c.Step != len(c.Steps)-1 {
+		w.failf("S23", "run %s of %s is replaced, and what was announced of it is %+v", o.RunID, o.Scope, c)
+	}
+}
+
 // slowest is the longest starting deadline of them.
 const slowest = 300 * time.Second
 
@@ -24,7 +48,7 @@ const slowest = 300 * time.Second
 // that no other of its schedule is open. open has those that are.
 func (w *world) checkScheduled(name string, m *reconcile.JobMemory, open map[string]string) {
 	o := m.Origin
-	if o == nil {
+	if o == nil || o.Announces != "" {
 		return
 	}
 	schedule := m.Spec.Server + "/" + o.Schedule

@@ -114,9 +114,9 @@ spec:
   console: {input: Stdin}
   endpoints: [{name: rest, port: $(port)}]
   restart: {policy: %s, initialSeconds: %d, exits: %s}
-  disruption: {maxUnavailable: %d}
+  disruption: {maxUnavailable: %d, announce: %s}
   schedules: %s
-%s`, name, secret, args, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, schedules[p.comes], env+probe)
+%s`, name, secret, args, ladders[p.ladder], p.policy, p.initial, exitRules[p.exits], p.most, announcements[p.comes], schedules[p.comes], env+probe)
 }
 
 func (s serverText) text(name string) string {
