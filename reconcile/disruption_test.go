@@ -211,3 +211,21 @@ func TestPeopleHaltNoRollout(t *testing.T) {
 		t.Errorf("orders %q: they are replaced one at a time", got)
 	}
 }
+
+// Whoever ends a run, and why: the event says how many that concerns, as far as anybody knows.
+func TestEventsSayWhoIsAffected(t *testing.T) {
+	for players, want := range map[int]string{0: "the run is being ended: Restart, by anna; nobody plays", 3: "the run is being ended: Restart, by anna; 3 play"} {
+		h := newHost(t)
+		h.profile("game", counted())
+		h.server("town", "game")
+		h.players = players
+		h.pass(time.Minute)
+		if err := h.ask(ActionRestart, Ask{Server: key("town"), By: "anna"}); err != nil {
+			t.Fatal(err)
+		}
+		events := h.view("town").Events
+		if !slices.ContainsFunc(events, func(e Event) bool { return e.Reason == "Stopping" && e.Message == want }) {
+			t.Errorf("with %d players the events are %+v", players, events)
+		}
+	}
+}
