@@ -49,8 +49,8 @@ var realServers = []realServer{
 		{"set minplayers 0", "'minplayers' has been set to 0"}, {"start", "Game saved as saves/freeciv-T0001"},
 	}},
 	{example: "bzflag", program: "/usr/games/bzfs", network: "tcp", exit: "0"},
-	{example: "nginx", program: "/usr/sbin/nginx", network: "tcp", exit: "0", files: nginxFiles},
-	{example: "nginx", program: "/usr/sbin/nginx", user: "nobody", network: "tcp", exit: "0", files: nginxFiles},
+	{example: "nginx", program: "/usr/sbin/nginx", network: "tcp", exit: "0"},
+	{example: "nginx", program: "/usr/sbin/nginx", user: "nobody", network: "tcp", exit: "0"},
 	// Its master executes itself again after it has said that it is loaded, and loses signals meanwhile.
 	{example: "haproxy", program: "/usr/sbin/haproxy", network: "tcp", exit: "0", files: haproxyFiles, settled: reexecuted},
 	{example: "microsocks", program: "/usr/bin/microsocks", network: "tcp", exit: "SIGTERM"},
@@ -94,14 +94,6 @@ func minetestFiles(int) map[string]string {
 		"minetest.conf": "bind_address = 127.0.0.1\nserver_announce = false\nmg_name = singlenode\n",
 		"world/.keep":   "",
 	}
-}
-
-func nginxFiles(port int) map[string]string {
-	return map[string]string{"nginx.conf": fmt.Sprintf(`daemon off; pid nginx.pid; error_log stderr notice; worker_processes 2;
-events { worker_connections 64; }
-http { access_log /dev/stdout; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-  server { listen 127.0.0.1:%d; location / { return 200 ok; } } }
-`, port)}
 }
 
 func caddyFiles(int) map[string]string {
