@@ -58,7 +58,7 @@ func (l *Loop) schedule(s *server, d *decision, now state.Moment) {
 	for i := range s.mem.Schedules { // what is on record, and still is to be done
 		m := &s.mem.Schedules[i]
 		still := slices.ContainsFunc(s.timetable, func(n Scheduled) bool { return n.Name == m.Name && n.Due != nil && m.Due != nil && *n.Due == *m.Due })
-		if still && l.jobs.occasion(s.key, m.Name, m.Due) == errandAbsent {
+		if still && l.jobs.occasion(s.key, m.Name, m.Due) == errandAbsent && l.jobs.openOf(s.key, m.Name) == nil {
 			l.jobs.makeScheduled(s, m)
 		}
 	}
