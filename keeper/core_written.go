@@ -47,7 +47,7 @@ func (c *Core) lineAfter(s *scope, d *state.Delivery, o Outcome) []state.Written
 	case !kept:
 		return nil
 	case o.Mute:
-		return []state.Written{{Delivery: d.ID, At: d.At, Hidden: int64(len(line))}}
+		return []state.Written{{Delivery: d.ID, At: d.At, Withheld: int64(len(line))}}
 	}
 	return []state.Written{c.written(s, ref, line, d.At)}
 }
@@ -62,12 +62,12 @@ func (c *Core) written(s *scope, ref DeliveryRef, line string, at time.Time) sta
 		err = errOtherRun
 	}
 	if err != nil {
-		w.Hidden = int64(len(line))
+		w.Withheld = int64(len(line))
 		return w
 	}
 	w.Text = printable(text)
 	if over := len(w.Text) - (state.WrittenLimit - state.WrittenCost); over > 0 {
-		w.Text, w.Hidden = strings.ToValidUTF8(w.Text[:len(w.Text)-over], ""), int64(over)
+		w.Text, w.Withheld = strings.ToValidUTF8(w.Text[:len(w.Text)-over], ""), int64(over)
 	}
 	return w
 }
@@ -173,7 +173,7 @@ func (c *Core) typedOf(s *scope, t *typing) []state.Written {
 	lines := make([]state.Written, 0, len(t.lines))
 	for _, l := range t.lines {
 		if l.hidden {
-			lines = append(lines, state.Written{Delivery: t.ref.ID, At: l.at, Hidden: l.length})
+			lines = append(lines, state.Written{Delivery: t.ref.ID, At: l.at, Withheld: l.length})
 			continue
 		}
 		lines = append(lines, c.written(s, t.ref, string(l.keys), l.at))

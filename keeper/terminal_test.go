@@ -231,8 +231,8 @@ func (r *rig) written(s spec.Scope) (all []string) {
 	for _, w := range written {
 		for _, l := range w.Lines {
 			text := l.Text
-			if l.Hidden > 0 {
-				text += fmt.Sprintf("<%d bytes not shown>", l.Hidden)
+			if l.Withheld > 0 {
+				text += fmt.Sprintf("<%d bytes not shown>", l.Withheld)
 			}
 			all = append(all, w.Delivery.By+": "+text)
 		}

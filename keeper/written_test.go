@@ -32,8 +32,8 @@ func newTold(t *testing.T, tty bool) *world {
 func (w *world) texts(id string) (lines []string) {
 	for _, l := range w.store.record(w.scope).WrittenOf(id) {
 		text := l.Text
-		if l.Hidden > 0 {
-			text += fmt.Sprintf("<%d>", l.Hidden)
+		if l.Withheld > 0 {
+			text += fmt.Sprintf("<%d>", l.Withheld)
 		}
 		if l.Earlier > 0 {
 			text = fmt.Sprintf("<+%d>", l.Earlier) + text

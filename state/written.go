@@ -12,9 +12,9 @@ type Written struct {
 	At       time.Time `json:"at"`       // of what was typed: when its line ended
 	// Text is UTF-8 without control characters: they are shown as ^C or \x80. Every secret that the run's spec names is "[secret]".
 	Text string `json:"text,omitempty"`
-	// Hidden is how many bytes more there were: typed where the terminal does not show what is typed, or not told as it is not known which
+	// Withheld is how many bytes more there were: typed where the terminal does not show what is typed, or not told as it is not known which
 	// secrets are in them, or too many.
-	Hidden int64 `json:"hidden,omitempty"`
+	Withheld int64 `json:"withheld,omitempty"`
 	// Earlier counts the lines of the same delivery before this one that are not kept any more.
 	Earlier int64 `json:"earlier,omitempty"`
 }

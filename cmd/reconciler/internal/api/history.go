@@ -42,7 +42,7 @@ func consoleEntries(written []observe.Written) []ConsoleEntry {
 			e.Keys, e.Bytes, e.Until = true, d.Keys.Bytes, timeRef(d.Keys.Until)
 		}
 		for _, l := range written[i].Lines {
-			e.Lines = append(e.Lines, ConsoleLine{At: l.At, Text: l.Text, Hidden: l.Hidden, Earlier: l.Earlier})
+			e.Lines = append(e.Lines, ConsoleLine{At: l.At, Text: l.Text, Withheld: l.Withheld, Earlier: l.Earlier})
 		}
 		entries = append(entries, e)
 	}

@@ -194,10 +194,10 @@ type ConsoleEntry struct {
 
 // ConsoleLine is a line that was written. Secrets that the server's spec names are "[secret]", control characters are shown as ^C.
 type ConsoleLine struct {
-	At      time.Time `json:"at"`
-	Text    string    `json:"text,omitempty"`
-	Hidden  int64     `json:"hidden,omitempty"`  // bytes that are not told: the terminal did not show them, or a secret could be in them
-	Earlier int64     `json:"earlier,omitempty"` // lines before it that are not kept
+	At       time.Time `json:"at"`
+	Text     string    `json:"text,omitempty"`
+	Withheld int64     `json:"withheld,omitempty"` // bytes that are not told: the terminal did not show them, or a secret could be in them
+	Earlier  int64     `json:"earlier,omitempty"`  // lines before it that are not kept
 }
 
 // CurrentRun is the run that has not ended.

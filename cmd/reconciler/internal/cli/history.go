@@ -114,8 +114,8 @@ func lineText(l *api.ConsoleLine) string {
 	if l.Text != "" {
 		parts = append(parts, l.Text)
 	}
-	if l.Hidden > 0 {
-		parts = append(parts, fmt.Sprintf("(%d bytes not shown)", l.Hidden))
+	if l.Withheld > 0 {
+		parts = append(parts, fmt.Sprintf("(%d bytes not shown)", l.Withheld))
 	}
 	return strings.Join(parts, " ")
 }

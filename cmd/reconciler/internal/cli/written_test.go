@@ -22,7 +22,7 @@ func sampleWritten() []observe.Written {
 			},
 			Lines: []state.Written{
 				{At: at(150 * time.Minute), Text: "kick eve", Earlier: 12},
-				{At: at(149 * time.Minute), Hidden: 8},
+				{At: at(149 * time.Minute), Withheld: 8},
 				{At: at(148 * time.Minute), Text: "^C"},
 			},
 		},
