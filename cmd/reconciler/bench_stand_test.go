@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -336,23 +337,24 @@ func (s *stand) url(path string) (string, error) {
 	return "http://" + string(all[len(all)-1][1]) + path, nil
 }
 
-// page is the newest reconciler's metrics page.
-func (s *stand) page(ctx context.Context) (string, error) {
+// page reads the newest reconciler's metrics page.
+func (s *stand) page(ctx context.Context, into *bytes.Buffer) error {
 	url, err := s.url("/metrics")
 	if err != nil {
-		return "", err
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", err
+		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	return string(data), err
+	into.Reset()
+	_, err = into.ReadFrom(resp.Body)
+	return err
 }
 
 // metric is the sum of a family's series on the page.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -86,7 +87,7 @@ func benchKeeper(t *testing.T, p programs) []benchRow {
 	held := private(t, s.anchor())
 	s.end()
 	return []benchRow{
-		{name: "keeper: start to first answer, median", measured: milliseconds(median(took)), bare: milliseconds(median(bare)), at: 5, unit: "ms", aim: 15, limit: 15},
+		{name: "keeper: start to first answer, median", measured: milliseconds(median(took)), bare: milliseconds(median(bare)), at: 4, unit: "ms", aim: 15, limit: 15},
 		{name: "keeper: memory at rest beside a reconciler (PSS)", measured: float64(memory) / (1 << 20), unit: "MiB", aim: 10, limit: 10},
 		{name: "anchor: memory of its own at rest (private)", measured: float64(held) / (1 << 20), unit: "MiB", aim: 2, limit: 3},
 	}
@@ -270,17 +271,17 @@ func processTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchScrape measures a whole scrape over TCP.
+// benchScrape measures a whole scrape over TCP, by one who has room for the page, as Prometheus has from its second scrape on.
 func benchScrape(t *testing.T, s loaded) benchRow {
 	var took []time.Duration
+	var page bytes.Buffer
 	for range startSamples {
 		began := time.Now()
-		page, err := s.page(t.Context())
-		if err != nil {
+		if err := s.page(t.Context(), &page); err != nil {
 			t.Fatal(err)
 		}
 		took = append(took, time.Since(began))
-		if running := int(metric(page, "reconciler_start_time_seconds")); running == 0 {
+		if running := int(metric(page.String(), "reconciler_start_time_seconds")); running == 0 {
 			t.Fatal("the page shows no start times")
 		}
 	}
@@ -398,11 +399,11 @@ func benchLog(t *testing.T, p programs) benchRow {
 	ours.write(filepath.Join(ours.manifests(), "log.yaml"), ours.manifest("log", args...))
 	ours.run()
 	ourCPU := ours.poured("log")
-	page, err := ours.page(t.Context())
-	if err != nil {
+	var page bytes.Buffer
+	if err := ours.page(t.Context(), &page); err != nil {
 		t.Fatal(err)
 	}
-	taken, dropped := metric(page, "reconciler_log_bytes_total"), metric(page, "reconciler_log_dropped_lines_total")
+	taken, dropped := metric(page.String(), "reconciler_log_bytes_total"), metric(page.String(), "reconciler_log_dropped_lines_total")
 	if dropped > 0 || taken < total {
 		t.Errorf("of %d bytes %.0f were taken into the log and %.0f lines were dropped", total, taken, dropped)
 	}
