@@ -26,6 +26,9 @@ type question struct {
 	failure  string // why the last one failed, where that may be shown; "" = it did not, or it may not be
 }
 
+// unrunAgain is how long after a question that could not be carried out it is asked again at the latest, whatever its period.
+const unrunAgain = 10 * time.Second
+
 // endpoint is the name of who is asked; "" = nobody is.
 func (q *question) endpoint() string {
 	if q.players != nil {
@@ -133,6 +136,7 @@ func (p *probing) note(c *CheckOrder, err error, now state.Moment) (news bool) {
 		p.crowd.note(c.Count, err == nil, now.Wall)
 	case probe.NotRun(err):
 		q.unrun, q.hindered = true, c.Hindered
+		q.next = min(q.next, now.Uptime+unrunAgain)
 	default:
 		q.unrun, q.failure, q.hindered = false, "", ""
 		if err != nil && c.ThroughKeeper() {

@@ -117,7 +117,12 @@ func (w *world) probed(q *question) observe.Probed {
 func (w *world) carryOutProbe(f *flight) {
 	check := f.order.Check
 	take := func(p observe.Probed, err error) { f.done, f.err = true, check.Take(p, err) }
+	for w.calm && len(w.kernel.questions) > 0 { // also what nobody waits for any more is answered in the end
+		w.oneProbed()
+	}
 	switch {
+	case f.done:
+		return
 	case f.with != nil && f.with == w.core && w.choose(4) > 0:
 		return // it is still under way
 	case f.with != nil || w.core == nil:
