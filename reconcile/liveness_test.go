@@ -212,7 +212,12 @@ func TestStartDeadlineIsMet(t *testing.T) {
 	h := newHost(t)
 	h.profile("game", logProbe, startDeadline(60))
 	h.server("town", "game")
-	h.pass(50 * time.Second)
+	h.settle()
+	h.took()
+	h.pass(59 * time.Second)
+	h.restart() // it is looked at, and has a second left
+	h.settle()
+	h.wantOrders()
 	h.logs("town", "game")
 	h.settle()
 	h.took()

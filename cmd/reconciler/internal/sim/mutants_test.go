@@ -98,7 +98,7 @@ var mutants = []mutant{
 	{name: "EC-11 one failure is enough", file: "observe/probe/threshold.go", old: "if t.inRow < max(threshold, 1) {", new: "if t.inRow < min(max(threshold, 1), 1) {"},
 	{name: "EC-11 failures need not be in a row", file: "observe/probe/threshold.go", old: "\tif success == t.Passing {\n\t\tt.inRow = 0\n", new: "\tif success == t.Passing {\n", suite: "observe/probe", test: "TestTally"},
 	{name: "EC-11 a probe that could not be carried out is a failure", file: "reconcile/probing.go", old: "\tcase probe.NotRun(err):\n", new: "\tcase probe.NotRun(err) && c.For != spec.ForLiveness:\n"},
-	{name: "EC-11 a start is cut short", file: "reconcile/ailing.go", old: "now.Uptime < by {", new: "now.Uptime < by-2*time.Second {"},
+	{name: "EC-11 a start is cut short", file: "reconcile/ailing.go", old: "now.Uptime < by {", new: "now.Uptime < by-2*time.Second {", suite: "reconcile", test: "TestStartDeadline"},
 	{name: "EC-11 a run is Ready before it was seen to listen", file: "reconcile/ready.go", old: "\tcase heard.reason == endpointsPending:\n", new: "\tcase heard.reason == \"\":\n"},
 	{name: "EC-11 a run is Ready and nobody listens", file: "reconcile/ready.go", old: "\tcase heard.status == conditionFalse:\n", new: "\tcase heard.status == \"\":\n"},
 	{name: "EC-11 a run is Ready once it is started", file: "keeper/core_start.go", old: "l.Readiness == nil && len(l.Endpoints) == 0 {", new: "l.Readiness == nil {"},
