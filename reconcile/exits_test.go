@@ -59,6 +59,7 @@ func TestPatienceByRules(t *testing.T) {
 		{"complete by a signal", []state.Exit{ended(1, short, signalled("SIGTERM"), expected(spec.ReasonCompleted))}, sequelComplete, 1, false},
 		{"complete by the signal's code", []state.Exit{ended(1, short, code(143), expected(spec.ReasonCompleted))}, sequelComplete, 1, false},
 		{"no rule", []state.Exit{ended(1, short, code(1))}, sequelRetry, 1, false},
+		{"a start that failed", []state.Exit{ended(1, 0, func(e *state.Exit) { e.Reason = spec.ReasonStartFailed })}, sequelRetry, 1, false},
 		{"not told (I4)", []state.Exit{ended(1, short, func(e *state.Exit) { e.Reason = spec.ReasonUnknown })}, sequelRetry, 1, false},
 		{"what we ended after a failed probe", []state.Exit{ended(1, short, code(23), func(e *state.Exit) { e.Reason = spec.ReasonLivenessFailed })}, sequelRetry, 1, false},
 		{"what was asked for", []state.Exit{ended(1, short, code(23), expected(spec.ReasonStopRequested))}, sequelStart, 0, false},
